@@ -1,0 +1,99 @@
+"""Check a gradient against central differences: the test that a pullback is what it says.
+
+    >>> import numpy as np
+    >>> from minicaps import ops
+    >>> from minicaps.gradcheck import check_gradients
+    >>> check_gradients(ops.squash, np.array([[3.0, 4.0], [0.0, 1.0]]))
+
+The cotangent is random. All ones would be blind to whatever adds up to zero: the gradient of
+sum(softmax(x)) is zero, so any multiple of a right one would pass.
+"""
+
+import numpy as np
+
+from minicaps.tensor import Tensor, no_grad
+
+ALL_ENTRIES = 200  # inputs up to this size are checked entry by entry
+DIRECTIONS = 20  # larger ones along this many random directions
+
+
+class GradientError(AssertionError):
+    """A gradient differs from the central differences."""
+
+
+def check_gradients(function, *arrays, step=1e-5, rtol=1e-5, atol=1e-7, seed=0):
+    """Compare the gradients of `function` with respect to all `arrays` with central differences.
+
+    function: takes tensors, one for each array, and returns a tensor of any shape, or several in
+        a tuple or list. It must be deterministic and smooth within `step` of the arrays.
+    arrays: floating-point NumPy arrays; they are copied and widened to float64, strides kept.
+    step: h in (f(x+h) − f(x−h)) / 2h, taken relative to max(1, |x|).
+    rtol, atol: how far the two may differ: atol · (1 + scale of the gradient) + rtol · |value|.
+
+    Raises GradientError naming the worst entry, both values and the step; TypeError for arrays
+    that are not floating-point.
+    """
+    rng = np.random.default_rng(seed)
+    arrays = [_widened(a) for a in arrays]
+    tensors = [Tensor(a, requires_grad=True) for a in arrays]
+    outputs = _as_list(function(*tensors))
+    cotangents = [rng.standard_normal(y.shape) for y in outputs]
+    weighted = [(y * c).sum() for y, c in zip(outputs, cotangents, strict=True)]
+    total = weighted[0]
+    for term in weighted[1:]:
+        total = total + term
+    if not np.isfinite(total.data):
+        raise GradientError("the function's value is not finite here, so it has no gradient")
+    total.backward()
+
+    def value():
+        with no_grad():
+            ys = _as_list(function(*[Tensor(a) for a in arrays]))
+        return sum(float((y.data * c).sum()) for y, c in zip(ys, cotangents, strict=True))
+
+    for position, (array, tensor) in enumerate(zip(arrays, tensors, strict=True)):
+        gradient = np.zeros_like(array) if tensor.grad is None else tensor.grad
+        tolerance = atol * (1 + np.abs(gradient).max(initial=0))
+        for direction, label, length in _directions(array, rng):
+            found = float((gradient * direction).sum())
+            numeric = _central_difference(value, array, direction, step * length)
+            if not abs(found - numeric) <= tolerance + rtol * abs(numeric):
+                raise GradientError(
+                    f"argument {position} {array.shape}, {label}: the gradient says {found:.9g},"
+                    f" central differences with step {step * length:.1g} say {numeric:.9g}"
+                )
+
+
+def _widened(array):
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        raise TypeError("check_gradients takes floating-point NumPy arrays")
+    return array.astype(np.float64, order="K", copy=True)
+
+
+def _as_list(outputs):
+    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+
+
+def _directions(array, rng):
+    """Yield (direction, its name, step factor): each entry of a small array, else random ones."""
+    if array.size <= ALL_ENTRIES:
+        for index in np.ndindex(array.shape):
+            direction = np.zeros_like(array)
+            direction[index] = 1
+            yield direction, f"entry {index}", max(1.0, abs(array[index]))
+    else:
+        for n in range(DIRECTIONS):
+            direction = rng.standard_normal(array.shape)
+            direction /= np.linalg.norm(direction)
+            yield direction, f"random direction {n}", max(1.0, np.abs(array).max())
+
+
+def _central_difference(value, array, direction, h):
+    """(f(x + h d) − f(x − h d)) / 2h, moving `array` in place and putting it back."""
+    saved = array.copy()
+    array[...] = saved + h * direction
+    above = value()
+    array[...] = saved - h * direction
+    below = value()
+    array[...] = saved
+    return (above - below) / (2 * h)

@@ -1,0 +1,102 @@
+"""What capsules add to neural networks: squash, length, mask."""
+
+import math
+
+from minicaps.backend import array_module
+from minicaps.tensor import op
+
+
+def _polar(s, axis):
+    """Split vectors into direction (0 for the zero vector) and length.
+
+    Dividing by the largest component first keeps squares from overflowing or vanishing.
+    """
+    xp = array_module(s)
+    scale = xp.abs(s).max(axis=axis, keepdims=True)
+    direction = s / xp.where(scale == 0, 1, scale)
+    norm = xp.sqrt((direction * direction).sum(axis=axis, keepdims=True))
+    direction /= xp.where(norm == 0, 1, norm)
+    return direction, scale * norm
+
+
+@op
+def length(v, *, axis=-1):
+    """|v| over `axis`, which disappears; the gradient at the zero vector is 0."""
+    xp = array_module(v)
+    direction, n = _polar(v, axis)
+    return n.squeeze(axis), lambda g: xp.expand_dims(g, axis) * direction
+
+
+def _paper(xp, n, a=1.0):
+    """g = n²/(a+n²), g/n, g' = 2an/(a+n²)²; with h² = a+n² no square overflows."""
+    h = xp.hypot(n, math.sqrt(a))
+    g = (n / h) ** 2
+    return g, n / h / h, 2 * a * (n / h) / h / h / h
+
+
+def _half(xp, n):
+    return _paper(xp, n, a=0.5)
+
+
+def _tanh(xp, n):
+    g = xp.tanh(n)
+    return g, _ratio(xp, g, n), 1 - g * g
+
+
+def _exp(xp, n):
+    g = -xp.expm1(-n)
+    return g, _ratio(xp, g, n), xp.exp(-n)
+
+
+def _rational(xp, n):
+    ratio = 1 / (1 + n)
+    return n * ratio, ratio, ratio * ratio
+
+
+def _ratio(xp, g, n):
+    """g(n)/n, and its limit 1 at n = 0."""
+    return xp.where(n == 0, 1, g / xp.where(n == 0, 1, n))
+
+
+# kind -> function of the length n returning the new length g(n), g(n)/n and the slope g'(n)
+SQUASHES = {"paper": _paper, "half": _half, "tanh": _tanh, "exp": _exp, "rational": _rational}
+
+
+def check_squash(kind):
+    """Raise ValueError unless `kind` names a squash."""
+    if kind not in SQUASHES and kind != "none":
+        raise ValueError(f"unknown squash {kind!r}: choose {', '.join(SQUASHES)} or none")
+
+
+@op
+def squash(s, *, axis=-1, kind="paper"):
+    """Shorten the vectors along `axis` to a length in [0, 1) and keep their direction.
+
+    v = g(n) s/n, n = |s|, with g by `kind`: "paper" n²/(1+n²) (Sabour et al. 2017, eq. 1),
+    "half" n²/(½+n²), "tanh" tanh n, "exp" 1−e^−n, "rational" n/(1+n), "none" n (v = s).
+    Value and gradient are exact at the zero vector.
+    """
+    check_squash(kind)
+    if kind == "none":
+        return s, lambda g: g
+    xp = array_module(s)
+    direction, n = _polar(s, axis)
+    new_length, across, along = SQUASHES[kind](xp, n)
+
+    def pullback(g):
+        # ∂v/∂s = g(n)/n · I + (g'(n) − g(n)/n) · ŝŝᵀ
+        radial = (g * direction).sum(axis=axis, keepdims=True)
+        return across * g + ((along - across) * radial) * direction
+
+    return new_length * direction, pullback
+
+
+@op
+def mask(poses, keep):
+    """Set to zero all capsules but one of each sample.
+
+    poses (B, J, D); keep (B,) the index of the capsule that stays, or (B, J) booleans.
+    """
+    xp = array_module(poses)
+    chosen = keep if keep.ndim == 2 else keep[:, None] == xp.arange(poses.shape[1])
+    return poses * chosen[..., None], (lambda g: g * chosen[..., None], None)

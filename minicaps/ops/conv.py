@@ -1,0 +1,162 @@
+"""Convolution (cross-correlation, as everywhere in deep learning), plain and fast.
+
+Letters: B batch, C input channels, H×W image, O output channels, K×L kernel, P×Q output.
+Images are NCHW, kernels OIHW in shape. In memory the fast version works channels last: a patch
+row of the image is then one run of L·C numbers, and copying patches is what costs.
+"""
+
+import math
+
+from minicaps.backend import array_module
+from minicaps.ops.product import einsum
+from minicaps.ops.shape import pad
+from minicaps.tensor import op
+
+WORKSPACE = (
+    32 * 2**20
+)  # bytes of patches at a time: larger leaves the cache, smaller feeds BLAS less
+
+
+def output_size(size, kernel, stride=1, padding=0):
+    """Number of places of a kernel along one axis; below 1 if it does not fit."""
+    return (size + 2 * padding - kernel) // stride + 1
+
+
+def _check(x, weight, bias, stride, padding):
+    """Refuse what cannot be convolved; return (P, Q)."""
+    if x.ndim != 4 or weight.ndim != 4:
+        raise ValueError(
+            f"conv2d wants images (B, C, H, W) and kernels (O, C, K, L), not {x.shape} and"
+            f" {weight.shape}"
+        )
+    if x.shape[1] != weight.shape[1]:
+        raise ValueError(
+            f"the images have {x.shape[1]} channels, the kernels {weight.shape[1]}:"
+            f" {x.shape} and {weight.shape}"
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"the bias must have shape {weight.shape[:1]}, not {bias.shape}")
+    return check_window(x.shape, weight.shape[2:], stride, padding)
+
+
+def check_window(shape, window, stride, padding):
+    """Return the output size (P, Q) of a window on images (…, H, W); refuse what does not fit."""
+    if stride < 1 or padding < 0:
+        raise ValueError(f"stride must be at least 1 and padding 0: {stride}, {padding}")
+    out = tuple(output_size(n, k, stride, padding) for n, k in zip(shape[-2:], window, strict=True))
+    if min(out) < 1:
+        raise ValueError(
+            f"a {window[0]}×{window[1]} window does not fit into images of"
+            f" {shape[-2]}×{shape[-1]} with padding {padding}"
+        )
+    return out
+
+
+def windows(x, window, stride):
+    """View every window of channels-last images: (B, H, W, C) -> (B, P, Q, K, L, C), no copy."""
+    b, h, w, c = x.shape
+    p, q = output_size(h, window[0], stride), output_size(w, window[1], stride)
+    sb, sh, sw, sc = x.strides
+    return array_module(x).lib.stride_tricks.as_strided(
+        x, (b, p, q, *window, c), (sb, stride * sh, stride * sw, sh, sw, sc)
+    )
+
+
+def add_windows(total, g, stride):
+    """The transpose of `windows`: add g (B, P, Q, K, L, C) to total (B, H, W, C) in place."""
+    p, q, k, m = g.shape[1:5]
+    for i in range(k):
+        for j in range(m):
+            rows = slice(i, i + stride * (p - 1) + 1, stride)
+            columns = slice(j, j + stride * (q - 1) + 1, stride)
+            total[:, rows, columns] += g[:, :, :, i, j]
+
+
+def channels_last(x, padding=0):
+    """Copy NCHW images to contiguous (B, H, W, C) with a border of zeros; no copy if they are."""
+    xp = array_module(x)
+    x = x.transpose(0, 2, 3, 1)
+    if padding == 0:
+        return xp.ascontiguousarray(x)
+    return xp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+
+
+def conv2d_plain(x, weight, bias=None, *, stride=1, padding=0):
+    """The definition: multiply every window by the kernel and sum. Same arguments as conv2d."""
+    _check(x, weight, bias, stride, padding)
+    x = pad(x, width=((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    patches = _windows(x, window=weight.shape[2:], stride=stride)
+    y = einsum("bpqklc,ockl->bopq", patches, weight)
+    return y if bias is None else y + bias.reshape(-1, 1, 1)
+
+
+@op
+def _windows(x, *, window, stride):
+    """Windows of NCHW images, (B, P, Q, K, L, C); the gradient adds up where they overlap."""
+    image = channels_last(x)
+
+    def pullback(g):
+        total = array_module(x).zeros_like(image)
+        add_windows(total, g, stride)
+        return total.transpose(0, 3, 1, 2)
+
+    return windows(image, window, stride), pullback
+
+
+@op
+def conv2d(x, weight, bias=None, *, stride=1, padding=0):
+    """Cross-correlate images x (B, C, H, W) with kernels weight (O, C, K, L): (B, O, P, Q).
+
+    P = (H + 2·padding − K) // stride + 1, and Q alike; bias (O,). A product of a patch matrix
+    (B·P·Q, K·L·C) with the kernel matrix (K·L·C, O), a few images at a time: the patches of a
+    whole batch would fill 380 MB for CapsNet's second layer, and memory is slower than BLAS.
+    """
+    p, q = _check(x, weight, bias, stride, padding)
+    xp = array_module(x)
+    o, c, k, m = weight.shape
+    image = channels_last(x, padding)
+    kernel = weight.transpose(0, 2, 3, 1).reshape(o, -1)  # (O, K·L·C)
+    y = xp.empty((x.shape[0], p, q, o), xp.result_type(x.dtype, weight.dtype))
+    blocks = _blocks(y, kernel)
+    for images, patches in _patches(image, (k, m), stride, blocks):
+        xp.matmul(patches, kernel.T, out=y[images].reshape(-1, o))
+    if bias is not None:
+        y += bias
+
+    def pull_x(g):
+        g = channels_last(g)
+        total = xp.zeros_like(image)
+        for images in blocks:
+            patches = g[images].reshape(-1, o) @ kernel
+            add_windows(total[images], patches.reshape(-1, p, q, k, m, c), stride)
+        inside = slice(padding, -padding or None)
+        return total[:, inside, inside].transpose(0, 3, 1, 2)
+
+    def pull_weight(g):
+        g = channels_last(g)
+        total = xp.zeros_like(kernel)
+        for images, patches in _patches(image, (k, m), stride, blocks):
+            total += g[images].reshape(-1, o).T @ patches
+        return total.reshape(o, k, m, c).transpose(0, 3, 1, 2)
+
+    return y.transpose(0, 3, 1, 2), (pull_x, pull_weight, lambda g: g.sum(axis=(0, 2, 3)))
+
+
+def _blocks(y, kernel):
+    """Slices of the batch whose patches fit into WORKSPACE bytes."""
+    image_bytes = math.prod(y.shape[1:3]) * kernel.shape[1] * y.dtype.itemsize
+    step = max(1, WORKSPACE // max(1, image_bytes))
+    return [slice(i, min(i + step, len(y))) for i in range(0, len(y), step)]
+
+
+def _patches(image, window, stride, blocks):
+    """Yield (slice of the batch, its patch matrix); one workspace serves all the blocks."""
+    view = windows(image, window, stride)
+    workspace = None
+    for images in blocks:
+        block = view[images]
+        if workspace is None:
+            workspace = array_module(image).empty(block.shape, image.dtype)
+        patches = workspace[: len(block)]
+        patches[...] = block
+        yield images, patches.reshape(-1, math.prod(block.shape[3:]))

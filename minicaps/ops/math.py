@@ -1,0 +1,116 @@
+"""Elementwise arithmetic, broadcasting as NumPy does."""
+
+import math
+
+from minicaps.backend import array_module, is_array
+from minicaps.tensor import op
+
+
+@op
+def add(a, b):
+    """a + b."""
+    return a + b, (lambda g: g, lambda g: g)
+
+
+@op
+def subtract(a, b):
+    """a − b."""
+    return a - b, (lambda g: g, lambda g: -g)
+
+
+@op
+def multiply(a, b):
+    """a · b."""
+    return a * b, (lambda g: g * b, lambda g: g * a)
+
+
+@op
+def divide(a, b):
+    """a / b."""
+    y = a / b
+    return y, (lambda g: g / b, lambda g: -g * y / b)
+
+
+@op
+def negative(x):
+    """−x."""
+    return -x, lambda g: -g
+
+
+@op
+def power(a, b):
+    """a^b; 0⁰ is 1 with slope 0. The slope in b is 0 where a = 0, and NaN where a < 0."""
+    y = a**b
+    return y, (lambda g: g * _power_slope(a, b), lambda g: g * y * _log_or_zero(a))
+
+
+def _power_slope(a, b):
+    """∂(a^b)/∂a = b a^(b−1), and 0 where b = 0, also at a = 0."""
+    if not is_array(b):
+        return b * a ** (b - 1) if b != 0 else 0 * a
+    xp = array_module(b)
+    return b * a ** xp.where(b == 0, 1, b - 1)
+
+
+def _log_or_zero(a):
+    """Return ln a, and 0 where a = 0: the limit of a^b ln a for b > 0."""
+    if not is_array(a):
+        return math.nan if a < 0 else math.log(a or 1)
+    xp = array_module(a)
+    return xp.log(xp.where(a == 0, 1, a))
+
+
+@op
+def exp(x):
+    """e^x."""
+    y = array_module(x).exp(x)
+    return y, lambda g: g * y
+
+
+@op
+def log(x):
+    """Natural logarithm."""
+    return array_module(x).log(x), lambda g: g / x
+
+
+@op
+def sqrt(x):
+    """√x; its slope at 0 is infinite."""
+    y = array_module(x).sqrt(x)
+    return y, lambda g: g / (2 * y)
+
+
+@op
+def abs(x):
+    """|x|, with slope 0 at 0."""
+    xp = array_module(x)
+    return xp.abs(x), lambda g: g * xp.sign(x)
+
+
+@op
+def maximum(a, b):
+    """The larger of a and b; where they are equal each gets half of the gradient."""
+    xp = array_module(a, b)
+
+    def share(g, mine, other):
+        return xp.where(mine > other, g, xp.where(mine == other, g / 2, 0))
+
+    return xp.maximum(a, b), (lambda g: share(g, a, b), lambda g: share(g, b, a))
+
+
+@op
+def clip(x, *, low=None, high=None):
+    """x kept between `low` and `high` (numbers or None); slope 1 inside and on the ends, else 0."""
+    if low is None and high is None:
+        raise ValueError("clip needs low, high or both")
+    xp = array_module(x)
+    y = xp.clip(x, low, high)
+    return y, lambda g: g * (y == x)
+
+
+@op
+def where(condition, a, b):
+    """a where `condition` (a boolean array) holds, else b."""
+    xp = array_module(condition, a, b)
+    y = xp.where(condition, a, b)
+    return y, (None, lambda g: xp.where(condition, g, 0), lambda g: xp.where(condition, 0, g))

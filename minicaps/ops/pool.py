@@ -1,0 +1,62 @@
+"""Pooling: summarise windows of NCHW images. `window` is a side or (height, width)."""
+
+from minicaps.backend import array_module
+from minicaps.ops.conv import add_windows, channels_last, check_window, windows
+from minicaps.ops.reduce import mean
+from minicaps.tensor import op
+
+
+def _pair(window):
+    return window if isinstance(window, tuple) else (window, window)
+
+
+def _all_windows(x, window, stride):
+    """Return (channels-last images, their windows (B, P, Q, K, L, C), the stride used)."""
+    window = _pair(window)
+    if stride is None:
+        if window[0] != window[1]:
+            raise ValueError(f"give a stride for windows of {window[0]}×{window[1]}")
+        stride = window[0]
+    check_window(x.shape, window, stride, 0)
+    image = channels_last(x)
+    return image, windows(image, window, stride), stride
+
+
+def _pull_windows(image, share, stride):
+    """Send `share` (B, P, Q, K, L, C) back to the windows it came from; returns NCHW."""
+    total = array_module(image).zeros_like(image)
+    add_windows(total, share, stride)
+    return total.transpose(0, 3, 1, 2)
+
+
+@op
+def avg_pool2d(x, *, window=2, stride=None):
+    """Mean of every window; the stride is the window's side unless given."""
+    image, view, stride = _all_windows(x, window, stride)
+    count = view.shape[3] * view.shape[4]
+
+    def pullback(g):
+        g = g.transpose(0, 2, 3, 1)[:, :, :, None, None] / count
+        return _pull_windows(image, array_module(x).broadcast_to(g, view.shape), stride)
+
+    return view.mean(axis=(3, 4)).transpose(0, 3, 1, 2), pullback
+
+
+@op
+def max_pool2d(x, *, window=2, stride=None):
+    """Largest of every window; equal ones share the gradient."""
+    image, view, stride = _all_windows(x, window, stride)
+    y = view.max(axis=(3, 4), keepdims=True)
+
+    def pullback(g):
+        share = (view == y).astype(g.dtype)
+        share /= share.sum(axis=(3, 4), keepdims=True)
+        share *= g.transpose(0, 2, 3, 1)[:, :, :, None, None]
+        return _pull_windows(image, share, stride)
+
+    return y[:, :, :, 0, 0].transpose(0, 3, 1, 2), pullback
+
+
+def global_avg_pool(x):
+    """Mean over all positions: (B, C, H, W) -> (B, C)."""
+    return mean(x, axis=(2, 3))

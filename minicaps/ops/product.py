@@ -1,0 +1,112 @@
+"""Products of matrices and of many axes. All of them end in `matmul`, where BLAS is."""
+
+import math
+
+from minicaps.backend import array_module
+from minicaps.tensor import joint, op
+
+
+@op
+def matmul(a, b):
+    """Matrix product a @ b over the last two axes; the leading axes broadcast, as in NumPy."""
+    xp = array_module(a, b)
+    rows = a[None, :] if a.ndim == 1 else a
+    columns = b[:, None] if b.ndim == 1 else b
+
+    def as_matrix(g):
+        """Put back the axes that NumPy drops for vectors."""
+        g = g[..., None] if b.ndim == 1 else g
+        return g[..., None, :] if a.ndim == 1 else g
+
+    def pull_a(g):
+        return as_matrix(g) @ xp.swapaxes(columns, -1, -2)
+
+    def pull_b(g):
+        g = as_matrix(g)
+        if b.ndim == 2 and a.ndim > 2:  # one product of tall matrices sums over the batch
+            return a.reshape(-1, a.shape[-1]).T @ g.reshape(-1, g.shape[-1])
+        g = xp.swapaxes(rows, -1, -2) @ g
+        return g[..., 0] if b.ndim == 1 else g
+
+    return a @ b, (pull_a, pull_b)
+
+
+def einsum(subscripts, *operands):
+    """Sum of products in Einstein's notation, e.g. einsum("bij,bijd->bjd", c, votes).
+
+    Write all indices and the arrow; no index may stand twice in one operand, and no "...".
+    """
+    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+    inputs = inputs.split(",")
+    if not arrow or "." in subscripts:
+        raise ValueError(f'einsum wants all indices and an arrow, as in "ij,jk->ik": {subscripts}')
+    if len(inputs) != len(operands):
+        raise ValueError(f"{subscripts!r} names {len(inputs)} operands, {len(operands)} were given")
+    for letters in (*inputs, output):
+        if len(set(letters)) < len(letters):
+            raise ValueError(f"an index stands twice in {letters!r} of {subscripts!r}")
+    for letters, x in zip(inputs, operands, strict=True):
+        if len(letters) != x.ndim:
+            raise ValueError(f"{letters!r} of {subscripts!r} names the axes of a {x.ndim}-d array")
+    if not set(output) <= set("".join(inputs)):
+        raise ValueError(f"{subscripts!r} has output indices that no operand has")
+    return _einsum(*operands, inputs=tuple(inputs), output=output)
+
+
+@op
+def _einsum(*arrays, inputs, output):
+    """∂/∂operand k: contract the cotangent with all other operands, onto k's indices."""
+    sizes = {}
+    for letters, x in zip(inputs, arrays, strict=True):
+        sizes |= zip(letters, x.shape, strict=True)
+
+    def sweep(g, wanted):
+        gradients = []
+        for k, want in enumerate(wanted):
+            others = [(i, x) for n, (i, x) in enumerate(zip(inputs, arrays, strict=True)) if n != k]
+            operands = [(output, g), *others]
+            gradients.append(_contract(operands, inputs[k], sizes) if want else None)
+        return gradients
+
+    return _contract(list(zip(inputs, arrays, strict=True)), output, sizes), joint(sweep)
+
+
+def _contract(operands, output, sizes):
+    """Contract (indices, array) pairs from left to right, dropping each index once it is unused."""
+    (letters, x), rest = operands[0], operands[1:]
+    while rest:
+        (other, y), rest = rest[0], rest[1:]
+        needed = set(output).union(*(i for i, _ in rest))
+        letters, x = _contract_pair(letters, x, other, y, needed)
+    x = x.sum(axis=tuple(n for n, c in enumerate(letters) if c not in output))
+    letters = [c for c in letters if c in output]
+    missing = [c for c in output if c not in letters]  # summed out of an operand on its own
+    xp = array_module(x)
+    x = xp.broadcast_to(
+        x.reshape(x.shape + (1,) * len(missing)), x.shape + tuple(sizes[c] for c in missing)
+    )
+    return x.transpose([(letters + missing).index(c) for c in output])
+
+
+def _contract_pair(p, x, q, y, needed):
+    """Contract x (indices p) with y (indices q) by one batched matrix product."""
+    x, p = _sum_out(x, p, keep=needed | set(q))
+    y, q = _sum_out(y, q, keep=needed | set(p))
+    batch = [c for c in p if c in q and c in needed]
+    summed = [c for c in p if c in q and c not in needed]
+    left = [c for c in p if c not in q]
+    right = [c for c in q if c not in p]
+    x = x.transpose([p.index(c) for c in batch + left + summed])
+    y = y.transpose([q.index(c) for c in batch + summed + right])
+    nb, nl, ns = len(batch), len(left), len(summed)
+    shape = x.shape[: nb + nl] + y.shape[nb + ns :]
+    k = math.prod(x.shape[nb + nl :])
+    x = x.reshape((*x.shape[:nb], math.prod(x.shape[nb : nb + nl]), k))
+    y = y.reshape((*y.shape[:nb], k, math.prod(y.shape[nb + ns :])))
+    return batch + left + right, (x @ y).reshape(shape)
+
+
+def _sum_out(x, letters, keep):
+    """Sum over the indices of x that nobody else needs."""
+    gone = tuple(n for n, c in enumerate(letters) if c not in keep)
+    return (x.sum(axis=gone) if gone else x), [c for c in letters if c in keep]

@@ -1,0 +1,54 @@
+"""Reductions: sum, mean, max, logsumexp. `axis` is None (all), a number or a tuple."""
+
+import math
+
+from minicaps.backend import array_module
+from minicaps.tensor import op
+
+
+def _kept(shape, axis):
+    """Return `shape` with 1 in place of the reduced axes."""
+    if axis is None:
+        return (1,) * len(shape)
+    reduced = {a % len(shape) for a in (axis if isinstance(axis, tuple) else (axis,))}
+    return tuple(1 if i in reduced else n for i, n in enumerate(shape))
+
+
+@op
+def sum(x, *, axis=None, keepdims=False):
+    """Sum over `axis`; the gradient goes to every summand."""
+    xp = array_module(x)
+    kept = _kept(x.shape, axis)
+    shape = x.shape
+    y = x.sum(axis=axis, keepdims=keepdims)
+    return y, lambda g: xp.broadcast_to(g.reshape(kept), shape)
+
+
+def mean(x, *, axis=None, keepdims=False):
+    """Mean over `axis`."""
+    count = math.prod(n for n, k in zip(x.shape, _kept(x.shape, axis), strict=True) if k == 1)
+    return sum(x, axis=axis, keepdims=keepdims) / count
+
+
+@op
+def max(x, *, axis=None, keepdims=False):
+    """Largest element over `axis`; equal ones share the gradient."""
+    kept = _kept(x.shape, axis)
+    y = x.max(axis=axis, keepdims=keepdims)
+
+    def pullback(g):
+        share = (x == y.reshape(kept)).astype(x.dtype)
+        return g.reshape(kept) * share / share.sum(axis=axis, keepdims=True)
+
+    return y, pullback
+
+
+@op
+def logsumexp(x, *, axis=None, keepdims=False):
+    """ln Σ e^x over `axis`, without overflow; its gradient is the softmax."""
+    xp = array_module(x)
+    kept = _kept(x.shape, axis)
+    top = x.max(axis=axis, keepdims=True)
+    top = xp.where(xp.isfinite(top), top, 0)  # all −inf: the sum is 0, not NaN
+    y = top + xp.log(xp.exp(x - top).sum(axis=axis, keepdims=True))
+    return y if keepdims else y.squeeze(axis), lambda g: g.reshape(kept) * xp.exp(x - y)

@@ -1,0 +1,88 @@
+"""Moving elements without changing them: their gradients move back."""
+
+from minicaps.backend import array_module, is_array, scatter_add
+from minicaps.tensor import Tensor, joint, op
+
+
+@op
+def reshape(x, *, shape):
+    """Same elements in row-major order, another shape (one entry may be −1)."""
+    old = x.shape
+    return x.reshape(shape), lambda g: g.reshape(old)
+
+
+@op
+def transpose(x, *, axes=None):
+    """Reorder the axes (reversed by default), as numpy.transpose."""
+    order = tuple(a % x.ndim for a in (axes or range(x.ndim)[::-1]))
+    back = tuple(sorted(range(x.ndim), key=order.__getitem__))
+    return x.transpose(order), lambda g: g.transpose(back)
+
+
+@op
+def expand(x, *, shape):
+    """Repeat `x` to `shape` as broadcasting does; the gradient is summed back by the engine."""
+    return array_module(x).broadcast_to(x, shape), lambda g: g
+
+
+def concatenate(tensors, *, axis=0):
+    """Join `tensors` along an existing axis."""
+    return _concatenate(*tensors, axis=axis)
+
+
+@op
+def _concatenate(*arrays, axis):
+    xp = array_module(*arrays)
+    ends = [0]
+    for a in arrays:
+        ends.append(ends[-1] + a.shape[axis])
+    return (
+        xp.concatenate(arrays, axis=axis),
+        joint(lambda g, wanted: xp.split(g, ends[1:-1], axis=axis)),
+    )
+
+
+def stack(tensors, *, axis=0):
+    """Join `tensors` of one shape along a new axis."""
+    return _stack(*tensors, axis=axis)
+
+
+@op
+def _stack(*arrays, axis):
+    xp = array_module(*arrays)
+    return (
+        xp.stack(arrays, axis=axis),
+        joint(lambda g, wanted: list(xp.moveaxis(g, axis, 0))),
+    )
+
+
+@op
+def pad(x, *, width):
+    """Surround `x` with zeros: width is ((before, after), ...), one pair for each axis."""
+    inside = tuple(slice(before, before + n) for (before, _), n in zip(width, x.shape, strict=True))
+    return array_module(x).pad(x, width), lambda g: g[inside]
+
+
+def getitem(x, index):
+    """x[index], with slices, None, integers, integer and boolean arrays; repeats add up."""
+    parts = index if isinstance(index, tuple) else (index,)
+    xp = array_module(x.data)
+    parts = tuple(p.data if isinstance(p, Tensor) else p for p in parts)
+    parts = tuple(xp.asarray(p) if is_array(p) or isinstance(p, list) else p for p in parts)
+    return _getitem(x, index=parts)
+
+
+@op
+def _getitem(x, *, index):
+    xp = array_module(x)
+    repeats = any(is_array(p) and p.dtype.kind in "iu" for p in index)
+
+    def pullback(g):
+        whole = xp.zeros_like(x)
+        if repeats:
+            scatter_add(whole, index, g)
+        else:
+            whole[index] = g
+        return whole
+
+    return x[index], pullback

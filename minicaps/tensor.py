@@ -24,13 +24,18 @@ _next_id = itertools.count().__next__  # order of creation is an order of depend
 
 
 @contextmanager
-def no_grad():
-    """Inside this block ops record no graph: nothing to differentiate, nothing to keep."""
-    token = _recording.set(False)
+def recording(on):
+    """Inside this block ops record a graph, or do not."""
+    token = _recording.set(on)
     try:
         yield
     finally:
         _recording.reset(token)
+
+
+def no_grad():
+    """Inside this block ops record no graph: nothing to differentiate, nothing to keep."""
+    return recording(False)
 
 
 class Tensor:

@@ -11,7 +11,7 @@ from minicaps.ops.activation import (
     softplus,
     tanh,
 )
-from minicaps.ops.capsule import length, mask, squash
+from minicaps.ops.capsule import direction, length, mask, squash
 from minicaps.ops.conv import conv2d, conv2d_plain
 from minicaps.ops.loss import (
     binary_cross_entropy,
@@ -50,6 +50,7 @@ __all__ = [
     "conv2d",
     "conv2d_plain",
     "cross_entropy",
+    "direction",
     "divide",
     "einsum",
     "exp",

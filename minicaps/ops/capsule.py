@@ -13,18 +13,27 @@ def _polar(s, axis):
     """
     xp = array_module(s)
     scale = xp.abs(s).max(axis=axis, keepdims=True)
-    direction = s / xp.where(scale == 0, 1, scale)
-    norm = xp.sqrt((direction * direction).sum(axis=axis, keepdims=True))
-    direction /= xp.where(norm == 0, 1, norm)
-    return direction, scale * norm
+    unit = s / xp.where(scale == 0, 1, scale)
+    norm = xp.sqrt((unit * unit).sum(axis=axis, keepdims=True))
+    unit /= xp.where(norm == 0, 1, norm)
+    return unit, scale * norm
 
 
 @op
 def length(v, *, axis=-1):
     """|v| over `axis`, which disappears; the gradient at the zero vector is 0."""
     xp = array_module(v)
-    direction, n = _polar(v, axis)
-    return n.squeeze(axis), lambda g: xp.expand_dims(g, axis) * direction
+    unit, n = _polar(v, axis)
+    return n.squeeze(axis), lambda g: xp.expand_dims(g, axis) * unit
+
+
+@op
+def direction(v, *, axis=-1):
+    """v/|v| over `axis`; 0 at the zero vector, with gradient 0."""
+    xp = array_module(v)
+    unit, n = _polar(v, axis)
+    inverse = xp.where(n == 0, 0, 1 / xp.where(n == 0, 1, n))
+    return unit, lambda g: inverse * (g - (g * unit).sum(axis=axis, keepdims=True) * unit)
 
 
 def _paper(xp, n, a=1.0):
@@ -80,15 +89,15 @@ def squash(s, *, axis=-1, kind="paper"):
     if kind == "none":
         return s, lambda g: g
     xp = array_module(s)
-    direction, n = _polar(s, axis)
+    unit, n = _polar(s, axis)
     new_length, across, along = SQUASHES[kind](xp, n)
 
     def pullback(g):
         # ∂v/∂s = g(n)/n · I + (g'(n) − g(n)/n) · ŝŝᵀ
-        radial = (g * direction).sum(axis=axis, keepdims=True)
-        return across * g + ((along - across) * radial) * direction
+        radial = (g * unit).sum(axis=axis, keepdims=True)
+        return across * g + ((along - across) * radial) * unit
 
-    return new_length * direction, pullback
+    return new_length * unit, pullback
 
 
 @op

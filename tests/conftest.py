@@ -1,0 +1,16 @@
+"""Fixtures that several test files share."""
+
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def strict_cupy(monkeypatch):
+    """Make the stand-in of strict_cupy.py the `cupy` of this test, and return that module."""
+    from strict_cupy import cupy
+
+    cupy.host_syncs.clear()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "cupyx", None)  # an import of it fails: not needed, not there
+    return cupy

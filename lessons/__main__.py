@@ -1,0 +1,135 @@
+"""The command `python -m lessons`."""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from lessons import page
+
+COMMANDS = """commands:
+  (none)             list the lessons
+  run 06             run a lesson as a script; pictures go to a temporary folder
+  check [06 ...]     compare texts, figures and quotes with what the code does now
+  update [06 ...]    write fresh texts, figures and quotes into the pages
+  notebook 06        write an executed notebook for Jupyter or Colab, 06_name.ipynb, here
+
+A lesson is a number or the path of a page. Exit status: 0 all well, 1 a lesson failed, 2 wrong use.
+"""
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog="python -m lessons",
+        description="List, run, check and update the lessons.",
+        epilog=COMMANDS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", nargs="?", choices=["run", "check", "update", "notebook"])
+    parser.add_argument("lesson", nargs="*", help="a number such as 06, or the path of a page")
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        return list_lessons()
+    if options.command in ("run", "notebook") and len(options.lesson) != 1:
+        parser.error(f"{options.command} takes one lesson, for example `{options.command} 01`")
+    try:
+        paths = [find_page(name) for name in options.lesson] or page.find_pages()
+    except LookupError as error:
+        parser.error(error.args[0])
+    if len(paths) > 1:  # a process each, so that no lesson can change another
+        command = [sys.executable, "-m", "lessons", options.command]
+        codes = [subprocess.run([*command, path], check=False).returncode for path in paths]
+        return max(codes)
+    commands = {"run": run, "check": check, "update": update, "notebook": notebook}
+    try:
+        return commands[options.command](paths[0])
+    except page.PageError as error:
+        print(f"{shown_path(paths[0])}:{error.line}: {error}", file=sys.stderr)
+        return 1
+
+
+def find_page(name):
+    """The path of the lesson with this number or path."""
+    if name.endswith(".md"):
+        if not Path(name).is_file():
+            raise LookupError(f"there is no page {name}")
+        return Path(name).resolve()
+    numbers = {path.name[:2]: path for path in page.find_pages()}
+    if name.zfill(2) not in numbers:
+        raise LookupError(f"there is no lesson {name}; there are {', '.join(numbers)}")
+    return numbers[name.zfill(2)]
+
+
+def list_lessons():
+    for path in page.find_pages():
+        text = path.read_text("utf-8")
+        title = re.search(r"^# \d+ · (.+)$", text, re.MULTILINE)
+        print(f"{path.name[:2]}  {title[1] if title else path.name}")
+        for mark in ("You will", "Time"):
+            if line := re.search(rf"^- \*\*{mark}\*\* (.+)$", text, re.MULTILINE):
+                print(f"    {mark}: {line[1]}")
+    return 0
+
+
+def run(path):
+    """Run a page as a script: what it prints is printed, what it shows becomes PNGs."""
+    from lessons import execute
+
+    shown, folder, number = [], None, 0
+    with execute.stage(shown) as namespace:
+        for block in page.read_blocks(path):
+            if block.quote is not None:
+                continue
+            execute.run_block(block, path, namespace)
+            for png, _ in shown:
+                folder = folder or Path(tempfile.mkdtemp(prefix=f"{path.stem}-"))
+                number += 1
+                target = folder / f"{number}.png"
+                target.write_bytes(png)
+                print(f"figure: {target}")
+            shown.clear()
+    return 0
+
+
+def check(path):
+    from lessons.check import find_problems
+
+    return report(path, find_problems(path), "is as its code says")
+
+
+def update(path):
+    from lessons import check
+
+    repaired, remaining = check.update(path)
+    for problem in repaired:
+        print(f"{shown_path(path)}:{problem.line}: updated: {problem.message}")
+    return report(path, remaining, "is up to date")
+
+
+def notebook(path):
+    from lessons.notebook import make_notebook
+
+    target = Path(f"{path.stem}.ipynb")
+    target.write_text(make_notebook(path), "utf-8")
+    print(f"wrote {target}")
+    return 0
+
+
+def report(path, problems, well):
+    for problem in problems:
+        print(f"{shown_path(path)}:{problem.line}: {problem}")
+    if not problems:
+        print(f"{shown_path(path)} {well}")
+    return 1 if problems else 0
+
+
+def shown_path(path):
+    """The path from here: short, and a click away in most terminals."""
+    return os.path.relpath(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Compares a page with what its code does now, and brings it up to date."""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from lessons import figures
+from lessons.execute import quoted_lines, run_page
+from lessons.page import PageError, read_blocks
+
+WIDTH = 76  # columns of code that fit beside the text
+
+
+@dataclass
+class Problem:
+    """Something on line `line` that is not as it should be.
+
+    What `update` can repair has its repair here: `lines` replace `old` from that line on, or
+    `picture` is the path and the bytes of a PNG.
+    """
+
+    line: int
+    message: str
+    old: list[str] | None = None
+    lines: list[str] | None = None
+    picture: tuple[Path, bytes] | None = None
+
+    def __str__(self):
+        if self.lines is None:
+            return self.message
+        names = "the page says", "the code says"
+        diff = difflib.unified_diff(self.old, self.lines, *names, lineterm="", n=1)
+        return "\n    ".join([self.message, *diff])
+
+    @property
+    def repairable(self):
+        return self.lines is not None or self.picture is not None
+
+
+def find_problems(path):
+    """All problems of a page, by line. After an error the blocks behind it do not run."""
+    found = []
+    try:
+        found += _static_problems(path)
+        for block, outcome in run_page(path):
+            found += _text_problems(block, outcome.lines)
+            found += _figure_problems(block, outcome.figures, Path(path).parent)
+    except PageError as error:
+        found.append(Problem(error.line, str(error)))
+    return sorted(found, key=lambda problem: problem.line)
+
+
+def update(path):
+    """Write fresh outputs, quotes and figures into a page. Return problems repaired and left."""
+    problems = find_problems(path)
+    page = Path(path).read_text("utf-8").splitlines()
+    repaired = [problem for problem in problems if problem.repairable]
+    for problem in reversed(repaired):  # from the end, so that line numbers stay true
+        if problem.picture:
+            target, png = problem.picture
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(png)
+        else:
+            start = problem.line - 1
+            page[start : start + len(problem.old)] = problem.lines
+    Path(path).write_text("\n".join(page) + "\n", "utf-8")
+    return repaired, [problem for problem in problems if not problem.repairable]
+
+
+def _static_problems(path):
+    """Quotes that differ from the package's code, and lines of code that are too long."""
+    found = []
+    for block in read_blocks(path):
+        if block.quote is None:
+            for number, line in enumerate(block.lines, block.line):
+                if len(line) > WIDTH:
+                    found.append(Problem(number, f"{len(line)} columns of code, at most {WIDTH}"))
+            continue
+        try:
+            source = quoted_lines(block.quote)
+        except LookupError as error:
+            found.append(Problem(block.line - 1, str(error)))
+            continue
+        if source != block.lines:
+            message = f"the quote of {block.quote} is not the package's code"
+            found.append(Problem(block.line, message, block.lines, source))
+    return found
+
+
+def _text_problems(block, printed):
+    """Printed text that is missing, superfluous or different. Whole fences come and go."""
+    if block.output is None:
+        if not printed:
+            return []
+        fence = ["", "```text", *printed, "```"]
+        return [Problem(block.end + 1, "the block printed, but no text follows it", [], fence)]
+    if not printed:
+        message, fence = "the block before this text prints nothing", block.output
+        whole = ["```text", *fence.lines, "```"]
+        return [Problem(fence.line - 1, message, whole, [])]
+    if printed == block.output.lines:
+        return []
+    message = "the block before this text prints something else"
+    return [Problem(block.output.line, message, block.output.lines, printed)]
+
+
+def _figure_problems(block, drawn, folder):
+    """Pictures that are missing, superfluous or show something else than the block draws."""
+    if len(drawn) != len(block.images):
+        message = (
+            f"{len(block.images)} pictures follow this block, and it shows {len(drawn)} figures: "
+            "write one line ![what it shows](figures/NN_name.png) for each"
+        )
+        return [Problem(block.end, message)]
+    found = []
+    for (line, name), (png, summary) in zip(block.images, drawn, strict=True):
+        target = folder / name
+        if not target.exists():
+            message = f"{name} does not exist"
+        elif differences := figures.compare(figures.read_summary(target), summary):
+            message = "\n    ".join([f"{name} is not what the block draws", *differences])
+        else:
+            continue
+        found.append(Problem(line, message, picture=(target, png)))
+    return found

@@ -1,0 +1,95 @@
+"""Runs the blocks of a page, one after the other, in one namespace."""
+
+import contextlib
+import inspect
+import io
+import pkgutil
+import textwrap
+import traceback
+from dataclasses import dataclass
+from unittest import mock
+
+import matplotlib.pyplot as plt
+from matplotlib import style
+
+from lessons import figures
+from lessons.page import LESSONS, PageError, read_blocks
+
+
+@dataclass
+class Outcome:
+    """What a block printed, as lines, and the figures it showed, as (PNG bytes, summary)."""
+
+    lines: list[str]
+    figures: list[tuple[bytes, list]]
+
+
+@contextlib.contextmanager
+def stage(shown):
+    """An empty namespace to run blocks in; `plt.show()` moves the open figures to the list `shown`.
+
+    The settings of Matplotlib are the lessons' inside, and what they were afterwards. Everything
+    else that a page may change lives in the process: give each lesson its own.
+    """
+
+    def show(*args, **kwargs):
+        shown.extend(figures.take_figures())
+
+    look = style.context(LESSONS / "lessons.mplstyle", after_reset=True)
+    with look, mock.patch.object(plt, "show", show):
+        try:
+            yield {"__name__": "__main__"}
+        finally:
+            plt.close("all")
+
+
+def run_block(block, path, namespace):
+    """Run one block; PageError if it fails. `inspect.getsource` finds its functions in the page."""
+    try:
+        exec(compile(block.code, str(path), "exec", dont_inherit=True), namespace)
+    except Exception as error:
+        line, trace = _locate(error, path, block.line)
+        raise PageError(line, f"this line raises an error\n{trace}") from error
+    if plt.get_fignums():
+        raise PageError(block.end, "a figure was drawn but not shown: call plt.show()")
+
+
+def run_page(path):
+    """Run a page; yield each block that runs with its Outcome."""
+    shown = []
+    with stage(shown) as namespace:
+        for block in read_blocks(path):
+            if block.quote is None:
+                with contextlib.redirect_stdout(io.StringIO()) as printed:
+                    run_block(block, path, namespace)
+                lines = [line.rstrip() for line in printed.getvalue().splitlines()]
+                yield block, Outcome(lines, shown[:])
+                shown.clear()
+
+
+def _locate(error, path, line):
+    """The line of the page that an error comes from, and its traceback from the page on."""
+    trace = error.__traceback__
+    while trace and trace.tb_frame.f_code.co_filename != str(path):
+        trace = trace.tb_next
+    if trace:
+        frames = traceback.extract_tb(trace)
+        line = [frame.lineno for frame in frames if frame.filename == str(path)][-1]
+    elif isinstance(error, SyntaxError):
+        line = error.lineno
+    return line, "".join(traceback.format_exception(error.with_traceback(trace))).rstrip()
+
+
+def quoted_lines(target):
+    """The source of `module:name`, decorators included, with its indentation removed.
+
+    LookupError says what is wrong where it cannot be found.
+    """
+    try:
+        thing = pkgutil.resolve_name(target)
+    except (ImportError, AttributeError) as error:
+        raise LookupError(f"cannot quote {target}: {error}") from error
+    try:
+        return textwrap.dedent(inspect.getsource(getattr(thing, "fget", thing))).splitlines()
+    except (TypeError, OSError) as error:
+        raise LookupError(f"cannot quote {target}: it is no function, method or class") from error

@@ -1,0 +1,508 @@
+"""The lessons are true and well formed; and the checks that say so can fail."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import lesson_rules
+import numpy as np
+import pytest
+from PIL import Image
+
+from lessons import figures
+from lessons.__main__ import main
+from lessons.check import find_problems, update
+from lessons.notebook import make_notebook
+from lessons.page import LESSONS, find_pages, read_blocks
+
+ROOT = LESSONS.parent
+PAGES = find_pages()
+each_page = pytest.mark.parametrize("path", PAGES, ids=[path.stem for path in PAGES])
+
+
+# ---- the pages
+
+
+@each_page
+def test_lesson_is_as_its_code_says(path):
+    done = lessons("check", path.name[:2])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@each_page
+def test_lesson_is_well_formed(path):
+    assert lesson_rules.problems(path) == []
+
+
+def test_the_contents_link_every_lesson_by_its_title():
+    contents = (LESSONS / "README.md").read_text("utf-8")
+    for path in PAGES:
+        title = path.read_text("utf-8").splitlines()[0].removeprefix("# ")
+        number, name = title.split(" · ")
+        assert f"| {number} | [{name}]({path.name}) |" in contents
+
+
+def test_every_picture_is_on_a_page():
+    shown = {name for path in PAGES for block in read_blocks(path) for _, name in block.images}
+    kept = {f"figures/{path.name}" for path in (LESSONS / "figures").glob("*.png")}
+    assert kept <= shown
+
+
+# ---- a made lesson, right in all parts, and the module that it quotes
+
+MODULE = """
+import functools
+
+
+def twice(function):
+    @functools.wraps(function)
+    def wrapped(x):
+        return 2 * function(x)
+
+    return wrapped
+
+
+@twice
+def third(x):
+    return x / 3
+
+
+class Half:
+    def of(self, x):
+        return x / 2
+"""
+
+LESSON = r"""# 7 · A made lesson
+
+- **You will** see a square.
+- **You need** nothing.
+- **Time** 1 minute.
+
+The square of $\mathbf x_i$ and $\mathbf y_i$ is
+
+$$
+q(x) = x^2 \qquad (7.1)
+$$
+
+and its slope is
+
+$$
+q'(x) = 2 x \qquad (7.2)
+$$
+
+> [!TIP]
+> **Predict first.** Is the square of a half larger than a half, or smaller?
+
+```python
+def square(x):
+    return x**2                                        # (7.1)
+
+
+print(f"{square(0.5):.4f}")
+```
+
+```text
+0.2500
+```
+
+So *smaller* was the right prediction, by (7.1).
+
+<details>
+<summary>Drawing code</summary>
+
+```python
+import matplotlib.pyplot as plt
+import numpy as np
+
+x = np.linspace(0, 2, 50)
+plt.plot(x, square(x), label="square")
+plt.xlabel("x")
+plt.legend()
+plt.show()
+```
+
+</details>
+
+![A parabola that rises from the origin to four at x = 2.](figures/07_made.png)
+
+The package has a third, and a half.
+
+```python source=made_module:third
+@twice
+def third(x):
+    return x / 3
+```
+
+```python source=made_module:Half.of
+def of(self, x):
+    return x / 2
+```
+
+## Exercises
+
+1. What is the square of 3?
+
+<details>
+<summary>Solution 1</summary>
+
+Nine, as the code of (7.1) says.
+
+```python
+assert square(3) == 9
+print(square(3))
+```
+
+```text
+9
+```
+
+</details>
+
+## Summary
+
+| idea | equation | code |
+|---|---|---|
+| square | (7.1) | `square` |
+
+## References
+
+- None.
+"""
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """A folder with the made lesson, its figure, and the module that it quotes."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "made_module.py").write_text(MODULE)
+    path = folder / "07_made.md"
+    path.write_text(LESSON)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        _, remaining = update(path)
+        sys.modules.pop("made_module")
+    assert remaining == []
+    assert path.read_text() == LESSON  # only the figure was missing
+    return folder
+
+
+@pytest.fixture
+def made(made_once, tmp_path, monkeypatch):
+    """Path of a copy of the made lesson, to be changed."""
+    shutil.copytree(made_once, tmp_path, dirs_exist_ok=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "made_module", raising=False)
+    return tmp_path / "07_made.md"
+
+
+def change(path, old, new):
+    """Replace `old`, which the page has once, and return the number of its line."""
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+    return text[: text.index(old)].count("\n") + 1
+
+
+def only_problem(path):
+    problems = find_problems(path)
+    assert len(problems) == 1, [str(problem) for problem in problems]
+    return problems[0]
+
+
+def lessons(*arguments, modules=""):
+    """Run `python -m lessons` in a process that finds the modules in the folder `modules`."""
+    command = [sys.executable, "-m", "lessons", *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(modules)}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_unchanged_lesson_passes(made):
+    assert find_problems(made) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("0.2500\n```", "0.2501\n```", "-0.2501\n    +0.2500"),
+        ("0.2500\n```", "0.250\n```", "-0.250\n    +0.2500"),
+        ("    return x / 3\n", "    return x / 4\n", "-    return x / 4\n    +    return x / 3"),
+        ("```text\n9\n```\n", "", "no text follows"),
+        ("print(square(3))", "square(3)", "prints nothing"),
+        ("square(3) == 9", "square(3) == 8", "AssertionError"),
+        ("print(square(3))", "print(sqare(3))", "NameError"),
+        ("print(square(3))", "print(square(3)))", "SyntaxError"),
+        ("made_module:third", "made_module:fourth", "has no attribute 'fourth'"),
+        ("made_module:third", "made_mdule:third", "No module named 'made_mdule'"),
+        ("plt.show()\n", "\n", "not shown"),
+        ("![A parabola that rises", "A parabola that rises", "0 pictures follow"),
+        ("The package has", "```text\n1\n```\n\nThe package has", "prints nothing"),
+        ("## Exercises", "```text\n1\n```\n\n## Exercises", "follows no block"),
+        ("## Exercises", "![x](figures/07_made.png)\n\n## Exercises", "follows no block"),
+        ("The package has", "  ```text\n", "indented fence"),
+        ("```python source=made_module:third", "```python run=no", "write ```python"),
+        ("</details>\n\n## Summary", "```python\n", "never closed"),
+        ("return x**2   ", "return x**2" + 30 * " ", "columns"),
+    ],
+)
+def test_a_wrong_page_fails_and_names_the_line(made, old, new, message):
+    line = change(made, old, new)
+    problem = only_problem(made)
+    assert message in str(problem)
+    assert abs(problem.line - line) <= 5, f"line {problem.line} for a change in line {line}"
+
+
+def test_a_moved_curve_fails(made):
+    change(made, "square(x), label", "1.02 * square(x), label")
+    problem = only_problem(made)
+    assert "Line2D y: mean, std, first, last" in str(problem)
+    assert made.read_text().splitlines()[problem.line - 1].startswith("![A parabola")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('label="square"', 'label="Square"', "texts were ['x', 'square'], now ['x', 'Square']"),
+        ("plt.legend()", "plt.axhline(1)\nplt.legend()", "drawn were"),
+        ("np.linspace(0, 2, 50)", "np.linspace(0, 2, 51)", "drawn were"),
+        ("plt.legend()", "plt.legend()\nplt.figure()", "2 figures"),
+    ],
+)
+def test_another_figure_fails(made, old, new, message):
+    change(made, old, new)
+    assert message in str(only_problem(made))
+
+
+def test_rounding_noise_in_a_curve_passes(made):
+    change(made, "square(x), label", "square(x) * (1 + 1e-6 * np.sin(99 * x)), label")
+    assert find_problems(made) == []
+
+
+def test_a_missing_and_a_foreign_picture_fail(made):
+    picture = made.parent / "figures" / "07_made.png"
+    picture.unlink()
+    assert "does not exist" in str(only_problem(made))
+    Image.new("RGB", (4, 4)).save(picture)
+    assert "no summary" in str(only_problem(made))
+
+
+def test_the_summary_sees_what_a_logarithmic_axis_shows():
+    def summary(floor):
+        axes = figures.plt.figure().add_subplot()
+        axes.loglog([1, 10, 100], [1, 1e-3, floor])
+        [(_, found)] = figures.take_figures()
+        return found
+
+    assert figures.compare(summary(1e-6), summary(1.01e-6)) == []
+    assert figures.compare(summary(1e-6), summary(2e-6)) != []
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda axes, a: axes.imshow(a),
+        lambda axes, a: axes.pcolormesh(a),
+        lambda axes, a: axes.scatter(a[0], a[1]),
+        lambda axes, a: axes.bar(range(4), a[0]),
+        lambda axes, a: axes.quiver(a[0], a[1]),
+        lambda axes, a: axes.contour(a),
+        lambda axes, a: axes.fill_between(range(4), a[0]),
+        lambda axes, a: axes.errorbar(range(4), a[0], a[1]),
+        lambda axes, a: axes.hist(a[0]),
+        lambda axes, a: axes.text(0, 0, f"{a[0, 0]:.3f}"),
+    ],
+)
+def test_each_kind_of_artist_is_compared(draw):
+    def summary(array):
+        draw(figures.plt.figure().add_subplot(), array)
+        [(_, found)] = figures.take_figures()
+        return json.loads(json.dumps(found))
+
+    array = np.random.default_rng(0).random((4, 4)) + 1
+    moved = array * np.linspace(1.1, 1.5, 4)[:, None] ** np.arange(1, 5)
+    assert figures.compare(summary(array), summary(array)) == []
+    assert figures.compare(summary(array), summary(moved)) != []
+
+
+# ---- the form of a page
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (r"$\mathbf x_i$ and", r"$\mathbf{x}_i$, $y_{ij}$ and", "changes"),
+        ("q(x) = x^2 ", r"q(x)\, = x^2 ", "eaten by Markdown"),
+        ("q(x) = x^2 ", "q(x)\n+ x^2 ", "changes"),
+        ("q(x) = x^2 ", r"q(x) = \begin{matrix} x \end{matrix} ", "mathtext cannot render"),
+        ("q(x) = x^2 ", r"q(x) = \begin{pmatrix} \frac{x \end{pmatrix} ", "mathtext cannot render"),
+        ("q(x) = x^2 ", r"q(x) \tag{1} = x^2 ", "not every renderer"),
+        ("q(x) = x^2 ", "q(x) < x^2 ", r"write \lt"),
+        ("is\n\n$$\nq(x)", "is\n$$\nq(x)", "blank line"),
+        (r"and $\mathbf y_i$", r"and $\mathbf y_i", "without its partner"),
+        (r"and $\mathbf y_i$", r"and $\mathbf y_i$s", "touches"),
+        ("## Summary", "## Summary of $x$", "no maths in a heading"),
+        ("(7.2)", "(7.3)", "(7.3) should be (7.2)"),
+        ("prediction, by (7.1)", "prediction, by (7.9)", "no equation (7.9)"),
+        ("x**2                                        # (7.1)", "x**2  # (7.3)", "(7.3)"),
+        ("prediction, by (7.1)", "prediction, by (99.1)", "no equation (99.1)"),
+        ("![A parabola that rises from the origin to four at x = 2.]", "![It.]", "alt text"),
+        ("(figures/07_made.png)", "(figures/07_other.png)", "does not exist"),
+        ("import numpy as np", "import numpy as np, scipy", "imports no scipy"),
+        ("- **You need** nothing.\n", "", "You need"),
+        ("\n1. What is", "\n2. What is", "have solutions"),
+        ("The package has", "Obviously the package has", "helps nobody"),
+    ],
+)
+def test_an_ill_formed_page_fails_and_names_the_line(made, old, new, message):
+    usual = {text.split(": ", 1)[1] for text in lesson_rules.problems(made)}
+    line = change(made, old, new)
+    found = [text for text in lesson_rules.problems(made) if text.split(": ", 1)[1] not in usual]
+    matching = [text for text in found if message in text]
+    assert matching, found
+    _, named, _ = matching[0].split(":", 2)
+    assert abs(int(named) - line) <= 3, f"{matching[0]} for a change in line {line}"
+
+
+def test_a_prediction_without_an_answer_is_ill_formed(made):
+    change(made, "the right prediction", "right")
+    line = made.read_text().split("**Predict first")[0].count("\n") + 1
+    message = "the text never answers the prediction by that word"
+    assert f"07_made.md:{line}: {message}" in lesson_rules.problems(made)
+
+
+def test_the_made_page_is_wrong_only_in_its_size(made):
+    wrong = [text for text in lesson_rules.problems(made) if "a lesson has" not in text]
+    assert [text.split(": ", 1)[1] for text in wrong] == [
+        "exercises should be numbered from 1 and be 3 to 5, not ['1']",
+    ]
+
+
+# ---- the commands
+
+
+def test_update_repairs_texts_quotes_and_figures_and_nothing_else(made):
+    change(made, "0.2500\n```", "0.7\n0.8\n```")
+    change(made, "    return x / 3\n", "    return x\n")
+    change(made, "\n```text\n9\n```\n", "")
+    picture = made.parent / "figures" / "07_made.png"
+    picture.unlink()
+    repaired, remaining = update(made)
+    assert (len(repaired), remaining) == (4, [])
+    assert made.read_text() == LESSON
+    assert find_problems(made) == []
+
+
+def test_update_leaves_what_it_cannot_repair(made):
+    change(made, "square(3) == 9", "square(3) == 8")
+    before = made.read_text()
+    _, remaining = update(made)
+    assert "AssertionError" in str(remaining[0])
+    assert made.read_text() == before
+
+
+def test_a_page_leaves_the_settings_of_matplotlib_alone(made):
+    before = dict(figures.matplotlib.rcParams)
+    change(made, 'plt.xlabel("x")', 'plt.xlabel("x"); plt.rcParams["lines.linewidth"] = 9')
+    find_problems(made)
+    assert dict(figures.matplotlib.rcParams) == before
+
+
+def test_run_prints_the_outputs_and_writes_the_figures(made, capsys, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(made.parent))
+    assert main(["run", str(made)]) == 0
+    first, figure, last = capsys.readouterr().out.splitlines()
+    assert (first, last) == ("0.2500", "9")
+    assert Path(figure.removeprefix("figure: ")).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_traceback_of_run_names_the_line_of_the_page(made):
+    line = change(made, "return x**2 ", "return y**2 ")
+    done = lessons("run", made)
+    assert done.returncode == 1
+    assert f'{made.name}", line {line}, in square' in done.stderr
+    assert "return y**2" in done.stderr
+    assert "execute.py" not in done.stderr
+
+
+def test_check_and_update_by_command(made):
+    assert lessons("check", made, modules=made.parent).returncode == 0
+    line = change(made, "0.2500\n```", "0.2501\n```")
+    done = lessons("check", made, modules=made.parent)
+    assert done.returncode == 1
+    assert f"{made.name}:{line}: " in done.stdout
+    assert lessons("update", made, modules=made.parent).returncode == 0
+    assert made.read_text() == LESSON
+
+
+def test_several_pages_run_in_processes_of_their_own(tmp_path):
+    setter, reader, wrong = (tmp_path / f"0{n}_page.md" for n in (1, 2, 3))
+    leaked = 'import builtins\nprint(hasattr(builtins, "leak"))'
+    setter.write_text("```python\nimport builtins\n\nbuiltins.leak = 1\n```\n")
+    reader.write_text(f"```python\n{leaked}\n```\n\n```text\nFalse\n```\n")
+    wrong.write_text("```python\nprint(1)\n```\n")
+    assert lessons("check", setter, reader).returncode == 0
+    done = lessons("check", wrong, setter)
+    assert done.returncode == 1
+    assert "03_page.md:4: the block printed, but no text follows it" in done.stdout
+    assert "01_page.md is as its code says" in done.stdout
+
+
+def test_the_list_names_number_title_and_time(capsys):
+    assert main([]) == 0
+    listed = capsys.readouterr().out
+    assert listed.count("You will: ") == listed.count("Time: ") == len(PAGES)
+    assert "01  A derivative is a slope you can pass on" in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "99"], "there is no lesson 99; there are 01"),
+        (["check", "no.md"], "there is no page no.md"),
+        (["run"], "run takes one lesson"),
+        (["walk"], "invalid choice"),
+    ],
+)
+def test_wrong_use_exits_with_2(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_help_names_every_command(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n  {name}" in shown for name in ("run", "check", "update", "notebook"))
+
+
+def test_a_notebook_runs_and_holds_outputs_and_folded_solutions(made):
+    notebook = json.loads(make_notebook(made))
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    cells = notebook["cells"]
+    assert len({cell["id"] for cell in cells}) == len(cells)
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    words = "\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
+
+    printed = [output["text"] for cell in code for output in cell["outputs"] if "text" in output]
+    with contextlib.redirect_stdout(io.StringIO()) as stdout:
+        namespace = {}
+        for cell in code:
+            exec(cell["source"].replace("plt.show()", "plt.close()"), namespace)
+    assert "".join(printed) == stdout.getvalue() == "0.2500\n9\n"
+
+    assert [len(cell["outputs"]) for cell in code] == [1, 1, 1]
+    assert "image/png" in code[1]["outputs"][0]["data"]
+    folded = [cell["metadata"].get("jupyter", {}).get("source_hidden", False) for cell in code]
+    assert folded == [False, True, True]
+    assert words.count("<details>") == words.count("</details>") == 1
+    assert "Nine, as the code" in words
+    assert "```python\n@twice\ndef third" in words and "```text" not in words and "![" not in words

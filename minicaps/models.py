@@ -59,6 +59,7 @@ class CapsNet(Module):
         )
         shape = (grid[0] * grid[1] * types, classes, size, sizes["capsule_size"])
         self.classes = DenseCaps(shape, rng, squash=squash, **routing)
+        self.decoder = None
         if decoder:
             self.decoder = Decoder(
                 classes, sizes["capsule_size"], sizes["hidden"], input_shape, rng
@@ -71,7 +72,12 @@ class CapsNet(Module):
         return self.classes(self.primary(x))
 
     def reconstruct(self, poses, keep):
-        """Draw pictures from class capsules (B, J, D), all masked to zero but `keep` (B,)."""
+        """Draw pictures from class capsules (B, J, D), all masked to zero but `keep` (B,).
+
+        Raises ValueError if the network was built with decoder=False.
+        """
+        if self.decoder is None:
+            raise ValueError("this network has no decoder: build it with decoder=True")
         return self.decoder(ops.mask(poses, keep))
 
 

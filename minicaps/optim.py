@@ -54,20 +54,26 @@ class Optimizer:
         return {"steps": self.steps, **arrays}
 
     def load_state_dict(self, state):
-        """Take what `state_dict` gave; names and shapes must fit."""
+        """Take what `state_dict` gave; names, shapes and dtypes must all fit."""
         expected = {f"{slot}/{name}" for slot in self.slots for name in self.parameters} | {"steps"}
         if expected != state.keys():
             wrong = ", ".join(sorted(expected ^ state.keys()))
             raise ValueError(f"the optimiser's state does not fit: {wrong}")
+        pairs = [
+            (f"{slot}/{name}", array)
+            for slot, named in self.state.items()
+            for name, array in named.items()
+        ]
+        for key, array in pairs:
+            saved = state[key]
+            if saved.shape != array.shape or saved.dtype != array.dtype:
+                raise ValueError(
+                    f"{key} is {saved.shape} {saved.dtype} in the state and"
+                    f" {array.shape} {array.dtype} in this optimiser"
+                )
+        for key, array in pairs:
+            array[...] = array_module(array).asarray(state[key])
         self.steps = int(state["steps"])
-        for slot, named in self.state.items():
-            for name, array in named.items():
-                saved = state[f"{slot}/{name}"]
-                if saved.shape != array.shape:
-                    raise ValueError(
-                        f"{slot} of {name} is {saved.shape} in the state, {array.shape} here"
-                    )
-                array[...] = array_module(array).asarray(saved)
 
 
 class SGD(Optimizer):
@@ -104,7 +110,8 @@ class Adam(Optimizer):
     def _update(self, p, g, rate, m, v):
         xp = array_module(p)
         beta1, beta2 = self.betas
-        scratch = g * (1 - beta1)
+        scratch = xp.empty_like(p)
+        xp.multiply(g, 1 - beta1, out=scratch)
         m *= beta1
         m += scratch
         xp.multiply(g, g, out=scratch)
@@ -124,20 +131,20 @@ def clip_gradient_norm(parameters, limit):
 
     Returns the norm before, a 0-d array on the device (reading it waits for the device).
     """
+    if not limit > 0:
+        raise ValueError(f"the limit of the gradient's norm must be positive, not {limit}")
     gradients = [p.grad for p in parameters if p.grad is not None]
     xp = array_module(*gradients)
     norm = xp.sqrt(sum(xp.linalg.norm(g) ** 2 for g in gradients))
-    factor = xp.minimum(limit / xp.maximum(norm, 1e-30), 1)
+    factor = limit / xp.maximum(norm, limit)
     for g in gradients:
         g *= factor
     return norm
 
 
-# name -> function (progress in [0, 1], final) -> factor of the learning rate
+# name -> factor of the learning rate after `epoch` epochs (a fraction within one) of `epochs`
 SCHEDULES = {
-    "constant": lambda progress, final: 1.0,
-    "exponential": lambda progress, final: final**progress,
-    "cosine": lambda progress, final: (
-        final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress))
-    ),
+    "constant": lambda epoch, epochs, decay: 1.0,
+    "exponential": lambda epoch, epochs, decay: decay**epoch,
+    "cosine": lambda epoch, epochs, decay: 0.5 * (1 + math.cos(math.pi * epoch / epochs)),
 }

@@ -10,6 +10,7 @@ Pullbacks work on raw arrays and are not recorded: there are no second derivativ
 
 import functools
 import heapq
+import inspect
 import itertools
 import weakref
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ class Tensor:
     def __init__(self, data, requires_grad=False):
         if isinstance(data, Tensor):
             raise TypeError("the data of a Tensor is already a Tensor: use it, or .detach() it")
-        self._data = data if is_array(data) else np.asarray(data)
+        self._data = _as_array(data)
         if self._data.dtype.kind not in "biuf":
             raise TypeError(
                 f"a Tensor holds real numbers, integers or booleans, not {self._data.dtype} data"
@@ -72,6 +73,7 @@ class Tensor:
 
     @data.setter
     def data(self, array):
+        array = _as_array(array)
         if array.shape != self.shape or array.dtype != self.dtype:
             raise ValueError(
                 f"the new data is {array.shape} {array.dtype}, this tensor is {self.shape}"
@@ -143,6 +145,11 @@ class Tensor:
         )
 
 
+def _as_array(value):
+    """Return `value` as an array: NumPy's reductions and sums of 0-d arrays give scalars."""
+    return value if is_array(value) else np.asarray(value)
+
+
 class Node:
     """A step of the graph: who it came from (`parents`) and how to go back (`pullback`)."""
 
@@ -185,13 +192,17 @@ def op(function):
             return a * b, (lambda g: g * b, lambda g: g * a)
     """
 
+    parameters = inspect.signature(function).parameters.values()
+    positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+
     @functools.wraps(function)
     def differentiable(*args, **static):
+        args += _given_by_name(positional[len(args) :], static)
+        static = {name: _plain(value) for name, value in static.items()}
         arrays = [_raw(a, function.__name__) for a in args]
         _check_one_device(arrays, function.__name__)
         value, pullback = function(*arrays, **static)
-        if not is_array(value):
-            value = np.asarray(value)  # NumPy's reductions return scalars
+        value = _as_array(value)
         parents = tuple(a.node if isinstance(a, Tensor) else None for a in args)
         out = Tensor(value)
         if _recording.get() and any(parents):
@@ -209,12 +220,26 @@ def op(function):
 REGISTRY = {}  # name -> op: the tests walk it and demand a gradient check of each
 
 
+def _given_by_name(missing, static):
+    """Take the positional parameters that are `missing` from `static` or from their defaults."""
+    values = ()
+    for p in missing:
+        if p.name not in static and p.default is p.empty:
+            break  # the call of the function says what is missing
+        values += (static.pop(p.name, p.default),)
+    return values
+
+
+def _plain(value):
+    """Let NumPy's scalars, like Python's, follow the dtype of the arrays."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _raw(argument, name):
-    """Unwrap a tensor; let NumPy's scalars, like Python's, follow the dtype of the arrays."""
+    """Unwrap a tensor; refuse what is no array and no number."""
     if isinstance(argument, Tensor):
         return argument._data
-    if isinstance(argument, np.generic):
-        return argument.item()
+    argument = _plain(argument)
     if argument is None or is_array(argument) or isinstance(argument, bool | int | float):
         return argument
     raise TypeError(
@@ -243,8 +268,9 @@ def backward(output, cotangent=None):
             "backward() on a tensor that depends on no tensor with requires_grad=True"
             " (or was computed under no_grad)"
         )
+    g = _initial_cotangent(output, cotangent)
     # The node created last is always ready: whatever used its value was created later.
-    pending = {output.node.id: (output.node, _initial_cotangent(output, cotangent))}
+    pending = {output.node.id: (output.node, _own_if_leaf(output.node, g, g))}
     queue = [-output.node.id]
     while queue:
         node, g = pending.pop(-heapq.heappop(queue))
@@ -260,7 +286,8 @@ def backward(output, cotangent=None):
                 heapq.heappush(queue, -parent.id)
                 pending[parent.id] = (parent, _own_if_leaf(parent, gradient, g))
             else:
-                pending[parent.id] = (parent, pending[parent.id][1] + gradient)
+                total = _as_array(pending[parent.id][1] + gradient)
+                pending[parent.id] = (parent, total)
 
 
 def _initial_cotangent(output, cotangent):
@@ -286,7 +313,7 @@ def _pull(node, g):
             " compute the output again, or add the losses and call backward() once"
         )
     for parent, version in zip(node.parents, node.versions, strict=True):
-        if parent is not None and parent.leaf is not None and version != _version(parent):
+        if parent and parent.leaf and _version(parent) not in (version, None):
             raise RuntimeError(
                 f"the data of an input of {node.name} was replaced between the forward and the"
                 " backward pass: its gradient would be wrong"
@@ -316,9 +343,9 @@ def _checked(node, parent, gradient):
     """Sum `gradient` over broadcast axes; demand the shape and dtype of `parent`."""
     if parent is None:
         return None
-    if not is_array(gradient):
-        gradient = np.asarray(gradient)
-    gradient = unbroadcast(gradient, parent.shape)
+    gradient = _as_array(gradient)
+    if gradient.ndim >= len(parent.shape):
+        gradient = unbroadcast(gradient, parent.shape)
     if gradient.dtype != parent.dtype and node.dtype != parent.dtype:
         gradient = gradient.astype(parent.dtype)  # the op mixed precisions
     if gradient.shape != parent.shape or gradient.dtype != parent.dtype:
@@ -349,4 +376,4 @@ def _own_if_leaf(parent, gradient, g):
 def _deposit(node, g):
     tensor = node.leaf()
     if tensor is not None:
-        tensor.grad = g if tensor.grad is None else tensor.grad + g
+        tensor.grad = g if tensor.grad is None else _as_array(tensor.grad + g)

@@ -4,11 +4,14 @@ import functools
 import itertools
 import math
 
+import numpy as np
+
 from minicaps import ops
 from minicaps.nn import init
 from minicaps.nn.layers import Conv2d, Linear, parameter
 from minicaps.nn.module import Module
 from minicaps.routing import agreement, route_in_blocks
+from minicaps.tensor import Tensor
 
 
 class PrimaryCaps(Module):
@@ -20,6 +23,7 @@ class PrimaryCaps(Module):
     """
 
     def __init__(self, channels, types, size, kernel, rng, *, stride=2, squash="paper"):
+        ops.capsule.check_squash(squash)
         self.conv = Conv2d((channels, types * size), kernel, rng, stride=stride, before="none")
         self.size, self.squash = size, squash
 
@@ -47,6 +51,7 @@ class DenseCaps(Module):
         weight = init.capsule_normal(rng, shape).transpose(0, 2, 1, 3)
         self.weight = parameter(weight.copy().transpose(0, 2, 1, 3))
         self.route = functools.partial(agreement, **routing)
+        self.route(Tensor(np.zeros((0, 1, 1, 1))))  # refuses wrong options now, not in training
 
     def forward(self, u):
         return route_in_blocks(u, self.weight, self.route)
@@ -68,7 +73,7 @@ class Decoder(Module):
         self.image_shape = tuple(image_shape)
 
     def forward(self, poses):
-        x = poses.reshape(poses.shape[0], -1)
+        x = poses.reshape(poses.shape[0], math.prod(poses.shape[1:]))  # −1 fails on no samples
         for layer in self.layers[:-1]:
             x = ops.relu(layer(x))
         return ops.sigmoid(self.layers[-1](x)).reshape(-1, *self.image_shape)

@@ -45,4 +45,6 @@ class Conv2d(Module):
 def _initial(rng, shape, fan_in, fan_out, before):
     if before == "relu":
         return init.he_normal(rng, shape, fan_in)
+    if before != "none":
+        raise ValueError(f"unknown {before!r} after a layer: choose relu or none")
     return init.glorot_uniform(rng, shape, fan_in, fan_out)

@@ -9,8 +9,9 @@ from minicaps.tensor import Tensor
 class Module:
     """Base of layers and models.
 
-    Parameters are the attributes that are tensors requiring a gradient, children the attributes
-    that are modules or lists of modules; both are named by their attribute, in order of creation.
+    Parameters are the attributes that are leaf tensors requiring a gradient (not what `forward`
+    computes and keeps), children the attributes that are modules or lists of modules, nested or
+    not; both are named by their attribute, in order of creation.
     """
 
     training = True
@@ -21,20 +22,15 @@ class Module:
     def children(self):
         """Yield (name, module) of the modules directly inside this one."""
         for name, value in vars(self).items():
-            if isinstance(value, Module):
-                yield name, value
-            elif isinstance(value, list):
-                yield from (
-                    (f"{name}.{n}", m) for n, m in enumerate(value) if isinstance(m, Module)
-                )
+            yield from _modules(name, value)
 
     def named_parameters(self, prefix=""):
         """Yield (dotted name, tensor) of every parameter, in order of creation."""
         for name, value in vars(self).items():
-            if isinstance(value, Tensor) and value.requires_grad:
+            if isinstance(value, Tensor) and value.requires_grad and value.node.leaf is not None:
                 yield prefix + name, value
-        for name, child in self.children():
-            yield from child.named_parameters(f"{prefix}{name}.")
+            for child_name, child in _modules(name, value):
+                yield from child.named_parameters(f"{prefix}{child_name}.")
 
     def parameters(self):
         """Return the parameters as a list."""
@@ -61,13 +57,16 @@ class Module:
         return self.train(False)
 
     def to(self, device):
-        """Move the parameters to a `Device`, keeping their memory layout; forgets gradients."""
+        """Move the parameters to a `Device`, keeping their memory layout; forgets gradients.
+
+        The parameters are new tensors then: make the optimiser afterwards.
+        """
         for name, p in list(self.named_parameters()):
             self._replace(name, _laid_out_like(p.data, p.data, device.xp))
         return self
 
     def astype(self, dtype):
-        """Convert the parameters to another floating-point dtype; forgets gradients."""
+        """Convert the parameters to another floating-point dtype; otherwise as `to`."""
         for name, p in list(self.named_parameters()):
             self._replace(name, p.data.astype(dtype))
         return self
@@ -76,7 +75,7 @@ class Module:
         """Put a new parameter of `data` in the place called `name`."""
         owner, *path = self, *name.split(".")
         for part in path[:-1]:
-            owner = owner[int(part)] if isinstance(owner, list) else getattr(owner, part)
+            owner = owner[int(part)] if isinstance(owner, list | tuple) else getattr(owner, part)
         setattr(owner, path[-1], Tensor(data, requires_grad=True))
 
     def state_dict(self):
@@ -100,9 +99,18 @@ class Module:
             p.data = _laid_out_like(p.data, state[name], array_module(p.data))
 
 
+def _modules(name, value):
+    """Yield (dotted name, module) of `value`: a module, or a list of them, nested or not."""
+    if isinstance(value, Module):
+        yield name, value
+    elif isinstance(value, list | tuple):
+        for n, item in enumerate(value):
+            yield from _modules(f"{name}.{n}", item)
+
+
 def _laid_out_like(old, values, xp):
     """Copy `values` to `xp` in the memory order of `old`: the fast ops chose that order."""
     order = np.argsort([-s for s in old.strides], kind="stable").tolist()
     inverse = np.argsort(order).tolist()
-    on_device = xp.asarray(np.ascontiguousarray(to_host(values).transpose(order)).copy())
+    on_device = xp.asarray(np.array(to_host(values).transpose(order), order="C"))
     return on_device.transpose(inverse)

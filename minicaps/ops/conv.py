@@ -41,8 +41,10 @@ def _check(x, weight, bias, stride, padding):
 
 def check_window(shape, window, stride, padding):
     """Return the output size (P, Q) of a window on images (…, H, W); refuse what does not fit."""
-    if stride < 1 or padding < 0:
-        raise ValueError(f"stride must be at least 1 and padding 0: {stride}, {padding}")
+    if min(*window, stride) < 1 or padding < 0:
+        raise ValueError(
+            f"window and stride must be at least 1 and padding 0: {window}, {stride}, {padding}"
+        )
     out = tuple(output_size(n, k, stride, padding) for n, k in zip(shape[-2:], window, strict=True))
     if min(out) < 1:
         raise ValueError(
@@ -116,7 +118,8 @@ def conv2d(x, weight, bias=None, *, stride=1, padding=0):
     o, c, k, m = weight.shape
     image = channels_last(x, padding)
     kernel = weight.transpose(0, 2, 3, 1).reshape(o, -1)  # (O, K·L·C)
-    y = xp.empty((x.shape[0], p, q, o), xp.result_type(x.dtype, weight.dtype))
+    dtype = xp.result_type(*[a.dtype for a in (x, weight, bias) if a is not None])
+    y = xp.empty((x.shape[0], p, q, o), dtype)
     blocks = _blocks(y, kernel)
     for images, patches in _patches(image, (k, m), stride, blocks):
         xp.matmul(patches, kernel.T, out=y[images].reshape(-1, o))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minicaps.backend import array_module
+from minicaps.backend import array_module, is_array
 from minicaps.ops.activation import log_softmax, softplus
 from minicaps.ops.math import multiply
 from minicaps.ops.reduce import mean, sum
@@ -17,6 +17,8 @@ def one_hot(targets, like):
     checked when data is loaded.
     """
     xp = array_module(like)
+    if not is_array(targets):
+        raise TypeError(f"targets must be an array of labels, not a {type(targets).__name__}")
     if targets.shape == like.shape:
         return targets.astype(like.dtype)
     if targets.shape != like.shape[:1] or targets.dtype.kind not in "iu":

@@ -12,6 +12,8 @@ def _pair(window):
 
 def _all_windows(x, window, stride):
     """Return (channels-last images, their windows (B, P, Q, K, L, C), the stride used)."""
+    if x.ndim != 4:
+        raise ValueError(f"pooling wants images (B, C, H, W), not {x.shape}")
     window = _pair(window)
     if stride is None:
         if window[0] != window[1]:

@@ -24,7 +24,8 @@ def matmul(a, b):
     def pull_b(g):
         g = as_matrix(g)
         if b.ndim == 2 and a.ndim > 2:  # one product of tall matrices sums over the batch
-            return a.reshape(-1, a.shape[-1]).T @ g.reshape(-1, g.shape[-1])
+            n = math.prod(a.shape[:-1])
+            return a.reshape(n, a.shape[-1]).T @ g.reshape(n, g.shape[-1])
         g = xp.swapaxes(rows, -1, -2) @ g
         return g[..., 0] if b.ndim == 1 else g
 
@@ -45,9 +46,13 @@ def einsum(subscripts, *operands):
     for letters in (*inputs, output):
         if len(set(letters)) < len(letters):
             raise ValueError(f"an index stands twice in {letters!r} of {subscripts!r}")
+    sizes = {}
     for letters, x in zip(inputs, operands, strict=True):
         if len(letters) != x.ndim:
             raise ValueError(f"{letters!r} of {subscripts!r} names the axes of a {x.ndim}-d array")
+        for c, n in zip(letters, x.shape, strict=True):
+            if sizes.setdefault(c, n) != n:
+                raise ValueError(f"index {c!r} of {subscripts!r} has the sizes {sizes[c]} and {n}")
     if not set(output) <= set("".join(inputs)):
         raise ValueError(f"{subscripts!r} has output indices that no operand has")
     return _einsum(*operands, inputs=tuple(inputs), output=output)

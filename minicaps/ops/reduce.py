@@ -49,6 +49,10 @@ def logsumexp(x, *, axis=None, keepdims=False):
     xp = array_module(x)
     kept = _kept(x.shape, axis)
     top = x.max(axis=axis, keepdims=True)
-    top = xp.where(xp.isfinite(top), top, 0)  # all −inf: the sum is 0, not NaN
-    y = top + xp.log(xp.exp(x - top).sum(axis=axis, keepdims=True))
-    return y if keepdims else y.squeeze(axis), lambda g: g.reshape(kept) * xp.exp(x - y)
+    top = xp.where(xp.isfinite(top), top, 0)
+    e = xp.exp(x - top)
+    total = e.sum(axis=axis, keepdims=True)
+    empty = total == 0  # all are −inf: the answer is −inf, its gradient 0
+    total = total + empty
+    y = xp.where(empty, -math.inf, top + xp.log(total))
+    return y if keepdims else y.squeeze(axis), lambda g: g.reshape(kept) * (e / total)

@@ -66,10 +66,16 @@ def pad(x, *, width):
 def getitem(x, index):
     """x[index], with slices, None, integers, integer and boolean arrays; repeats add up."""
     parts = index if isinstance(index, tuple) else (index,)
-    xp = array_module(x.data)
-    parts = tuple(p.data if isinstance(p, Tensor) else p for p in parts)
-    parts = tuple(xp.asarray(p) if is_array(p) or isinstance(p, list) else p for p in parts)
-    return _getitem(x, index=parts)
+    xp = array_module(x.data if isinstance(x, Tensor) else x)
+    return _getitem(x, index=tuple(_index_part(xp, p) for p in parts))
+
+
+def _index_part(xp, part):
+    """Turn tensors, lists and arrays into arrays of `xp`; an empty list holds integers."""
+    if isinstance(part, list):
+        return xp.asarray(part, dtype=None if part else int)
+    part = part.data if isinstance(part, Tensor) else part
+    return xp.asarray(part) if is_array(part) else part
 
 
 @op

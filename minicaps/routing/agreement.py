@@ -13,6 +13,8 @@ The plain version is made of small ops. The fast one is a single op whose revers
 by hand; it visits the votes once for each sum above and keeps nothing of their size.
 """
 
+import math
+
 from minicaps.backend import array_module
 from minicaps.ops.activation import softmax
 from minicaps.ops.capsule import check_squash, direction, length
@@ -25,15 +27,27 @@ UPDATES = ("accumulate", "recompute", "spherical")
 GRADIENTS = ("unrolled", "stop")
 
 
-def check_options(iterations, update, gradient, squash):
+def check_options(iterations, update, gradient, inverse_temperature, squash):
     """Raise ValueError for an option that agreement routing does not have."""
     if iterations < 1:
         raise ValueError(f"routing needs at least 1 iteration, not {iterations}")
+    if not 0 < inverse_temperature < math.inf:
+        raise ValueError(
+            f"inverse_temperature must be positive and finite, not {inverse_temperature}"
+        )
     if update not in UPDATES:
         raise ValueError(f"unknown update {update!r}: choose {', '.join(UPDATES)}")
     if gradient not in GRADIENTS:
         raise ValueError(f"unknown gradient {gradient!r}: choose {', '.join(GRADIENTS)}")
     check_squash(squash)
+
+
+def check_votes(votes):
+    """Raise ValueError unless `votes` has four axes and there is something to route."""
+    if votes.ndim != 4 or 0 in votes.shape[1:]:
+        raise ValueError(
+            f"votes must have shape (B, I, J, D) with I, J and D at least 1, not {votes.shape}"
+        )
 
 
 def agreement_plain(
@@ -46,7 +60,8 @@ def agreement_plain(
     squash="paper",
 ):
     """Routing by agreement as it is written on paper. Same arguments as `agreement`."""
-    check_options(iterations, update, gradient, squash)
+    check_options(iterations, update, gradient, inverse_temperature, squash)
+    check_votes(votes)
     b = Tensor(array_module(votes.data).zeros(votes.shape[:3], votes.dtype))
     seen = votes.detach() if gradient == "stop" else votes  # what the couplings depend on
     for last in [False] * (iterations - 1) + [True]:
@@ -79,7 +94,8 @@ def agreement(
     inverse_temperature: β in softmax(β b); larger divides more sharply.
     squash: the kind of `minicaps.ops.squash` that ends the routing.
     """
-    check_options(iterations, update, gradient, squash)
+    check_options(iterations, update, gradient, inverse_temperature, squash)
+    check_votes(votes)
     record = []
     poses = _agreement(
         votes,

@@ -16,11 +16,15 @@ BLOCK = 12 * 2**20  # bytes of votes at a time
 
 def make_votes(u, weight):
     """û_j|i = W_ijᵀ u_i: capsules u (B, I, N) and weight (I, J, N, D) give votes (B, I, J, D)."""
+    _check(u, weight)
+    return einsum("bin,ijnd->bijd", u, weight)
+
+
+def _check(u, weight):
     if u.ndim != 3 or weight.ndim != 4 or u.shape[1:] != (weight.shape[0], weight.shape[2]):
         raise ValueError(
             f"capsules (B, I, N) and weights (I, J, N, D) do not fit: {u.shape}, {weight.shape}"
         )
-    return einsum("bin,ijnd->bijd", u, weight)
 
 
 def route_in_blocks(u, weight, route):
@@ -29,6 +33,7 @@ def route_in_blocks(u, weight, route):
     route: a function of votes that returns Routed, treating every sample alone. Equal to
     route(make_votes(u, weight)), in less memory.
     """
+    _check(u, weight)
     record = []
     poses = _route_in_blocks(u, weight, route=route, record=record)
     return Routed(poses, length(poses), Tensor(record[-1]))

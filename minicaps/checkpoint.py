@@ -1,0 +1,63 @@
+"""Checkpoints: one .npz file of plain arrays and one JSON text. No pickle: loading runs no code.
+
+The file is written under a temporary name and renamed when it is complete, so that the last good
+checkpoint survives a full disk, a killed process or a power cut.
+"""
+
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+FORMAT = 1
+_META = "minicaps.json"
+
+
+class CheckpointError(RuntimeError):
+    """A file that is no checkpoint, is damaged, or was written by a newer format."""
+
+
+def save(path, arrays, meta):
+    """Write {name: array} and `meta` (anything that JSON can hold) to `path`, all or nothing."""
+    path = Path(path)
+    text = json.dumps({"format": FORMAT, **meta}).encode()
+    temporary = path.with_name(path.name + ".part")
+    try:
+        with open(temporary, "wb") as file:
+            np.savez(file, **{_META: np.frombuffer(text, np.uint8)}, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path):
+    """Return (arrays, meta) as given to `save`; CheckpointError when the file cannot be trusted."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = json.loads(arrays.pop(_META).tobytes())
+        version = meta["format"]
+    except FileNotFoundError as error:
+        raise CheckpointError(f"there is no checkpoint {path}") from error
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        raise CheckpointError(f"{path} is damaged or no minicaps checkpoint: {error}") from error
+    if version > FORMAT:
+        raise CheckpointError(
+            f"{path} has checkpoint format {version}, this minicaps reads up to {FORMAT}: update it"
+        )
+    return arrays, meta
+
+
+def pack(**groups):
+    """Join {group: {name: array}} to one dictionary with names "group/name"."""
+    return {f"{group}/{name}": a for group, named in groups.items() for name, a in named.items()}
+
+
+def unpack(arrays, group):
+    """Return {name: array} of one group."""
+    start = group + "/"
+    return {name[len(start) :]: a for name, a in arrays.items() if name.startswith(start)}

@@ -1,0 +1,166 @@
+"""`python -m minicaps.data`: which data sets there are, where they lie, and what they look like."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from minicaps.data import NAMES, DataError, baselines, load, sources, strokes
+from minicaps.data.sheet import contact_sheet
+
+ABOUT = {
+    "strokes": "digits drawn from skeletons, with known poses",
+    **{name: source.title for name, source in sources.SOURCES.items()},
+}
+NEIGHBOURS = 5000  # training samples that 1-nearest-neighbour may look at
+
+
+def main(arguments=None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except DataError as error:
+        print(f"minicaps.data: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nminicaps.data: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m minicaps.data",
+        description="List, fetch and show the data sets.",
+        epilog=f"Files are searched in --data-dir, in the folder that {sources.ENVIRONMENT} names, "
+        f"in the user's cache and in {sources.DEBIAN}; what is in none of them is downloaded into "
+        "the cache.",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    folder = argparse.ArgumentParser(add_help=False)
+    folder.add_argument(
+        "--data-dir",
+        metavar="FOLDER",
+        help="search this folder first, and its subfolder of the data set's name",
+    )
+
+    command = commands.add_parser(
+        "list", parents=[folder], help="all data sets, their sizes, and where they are"
+    )
+    command.set_defaults(run=_list)
+
+    command = commands.add_parser(
+        "fetch", parents=[folder], help="find or download a data set, and check it"
+    )
+    command.add_argument(
+        "name", choices=tuple(sources.SOURCES), metavar="NAME", help=" or ".join(sources.SOURCES)
+    )
+    command.set_defaults(run=_fetch)
+
+    for name in NAMES:
+        about = ABOUT[name]
+        command = commands.add_parser(
+            name,
+            parents=[folder] if name in sources.SOURCES else [],
+            help=f"show {about}",
+            description=f"Describe {about}, and write a picture of samples.",
+        )
+        command.add_argument(
+            "--out",
+            type=_png,
+            default=Path(f"{name}.png"),
+            metavar="PICTURE",
+            help="where the picture of samples goes (default: %(default)s)",
+        )
+        command.set_defaults(run=_show, name=name)
+        if name == "strokes":
+            command.add_argument(
+                "--seed", type=_seed, default=0, help="which digits are drawn (default: 0)"
+            )
+            command.set_defaults(run=_show_strokes)
+    return parser
+
+
+def _seed(text):
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a seed is an integer from 0, got {text!r}")
+    return int(text)
+
+
+def _png(text):
+    path = Path(text)
+    if path.suffix.lower() != ".png":
+        raise argparse.ArgumentTypeError(f"the picture must be a .png file, got {text!r}")
+    if path.is_dir() or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"cannot write {text!r}: it is a folder, or its folder does not exist"
+        )
+    return path
+
+
+def _list(options):
+    print(f"{'strokes':14}{strokes.TRAIN_SIZE:>7,} + {strokes.TEST_SIZE:>6,}  drawn when needed")
+    for name, source in sources.SOURCES.items():
+        found = [sources.find(name, file, options.data_dir) for file in source.md5]
+        folders = sorted({str(path.parent) for path in found if path})
+        where = f"in {' and '.join(folders)}" if folders else "not here"
+        missing = sum(path is None for path in found)
+        if missing:
+            where += f", {missing} of 4 files to fetch: python -m minicaps.data fetch {name}"
+        train, test = source.sizes
+        print(f"{name:14}{train:>7,} + {test:>6,}  {where}")
+
+
+def _fetch(options):
+    load(options.name, folder=options.data_dir)
+    for file in sources.SOURCES[options.name].md5:
+        print(f"{sources.find(options.name, file, options.data_dir)}: checked")
+
+
+def _show(options):
+    data = load(options.name, folder=options.data_dir)
+    _describe(data)
+    _picture(options.out, data)
+
+
+def _show_strokes(options):
+    data = load(options.name, seed=options.seed)
+    _describe(data)
+    poses = data.train.poses
+    print(f"\n{'pose':14}{'lowest':>9}{'mean':>9}{'highest':>9}")
+    for name, column in zip(strokes.POSE_NAMES, poses.T, strict=True):
+        print(f"{name:14}{column.min():>9.2f}{column.mean():>9.2f}{column.max():>9.2f}")
+    print("\ntest accuracy of classifiers that know nothing of shapes")
+    linear = baselines.linear(data.train, data.test)
+    print(f"  linear (softmax regression on all training images)  {linear:.1%}")
+    nearest = baselines.nearest_neighbour(data.train.take(slice(NEIGHBOURS)), data.test)
+    print(f"  nearest neighbour among {NEIGHBOURS:,} training images      {nearest:.1%}")
+    _picture(options.out, data, strokes.POSE_NAMES)
+
+
+def _describe(data):
+    images = data.train.images
+    channels, height, width = images.shape[1:]
+    print(f"{data.name}: {len(data.train):,} training and {len(data.test):,} test images")
+    print(f"shape: {channels} channel(s), {height} pixels high, {width} wide")
+    print(f"pixels: from {images.min():g} to {images.max():g}")
+    print(f"\n{'class':14}{'training':>9}{'test':>9}")
+    counts = [
+        np.bincount(part.labels, minlength=len(data.class_names))
+        for part in (data.train, data.test)
+    ]
+    for name, train, test in zip(data.class_names, *counts, strict=True):
+        print(f"{name:14}{train:>9,}{test:>9,}")
+
+
+def _picture(path, data, pose_names=()):
+    try:
+        contact_sheet(path, data.train, data.class_names, pose_names)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}") from None
+    print(f"\npicture of training samples: {path}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

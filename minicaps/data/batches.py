@@ -1,0 +1,64 @@
+"""Batches, shuffled and shifted reproducibly, so that a run can be resumed in mid-epoch."""
+
+import numpy as np
+
+from minicaps.data.dataset import Split
+
+
+def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift=0):
+    """Iterate over one epoch in batches (images (b, channels, height, width), labels (b,)).
+
+    b is `batch_size`, or less in the last batch. With `seed=None` the samples come in their own
+    order, with a seed in an order drawn from (seed, epoch). `shift=s` moves each image by whole
+    pixels, drawn from -s..s for each axis, and fills with zeros; it is for training images only,
+    and needs a seed. The shifts of a batch are drawn from (seed, epoch, index of the batch), so
+    `start=k` skips k batches and gives the others bit-equal. Raises ValueError at the call, not at
+    the first batch, for arguments that make no sense.
+    """
+    count = number_of_batches(len(split), batch_size)
+    smallest_side = min(split.images.shape[2:])
+    if not 0 <= start <= count:
+        raise ValueError(
+            f"start must be between 0 and the {count} batches of an epoch, got {start}"
+        )
+    if not 0 <= shift < smallest_side:
+        raise ValueError(
+            f"shift must be 0 to {smallest_side - 1} pixels for these images, got {shift}"
+        )
+    if shift and seed is None:
+        raise ValueError(f"shift={shift} draws random numbers: give a seed")
+    order = np.arange(len(split)) if seed is None else _random(seed, epoch).permutation(len(split))
+
+    def generate():
+        for index in range(start, count):
+            which = order[index * batch_size : (index + 1) * batch_size]
+            images = split.images[which]
+            if shift:
+                random = _random(seed, epoch, index)
+                images = shifted(images, random.integers(-shift, shift + 1, (len(which), 2)))
+            yield images, split.labels[which]
+
+    return generate()
+
+
+def number_of_batches(samples: int, batch_size: int) -> int:
+    """How many batches `batches` makes of so many samples; the last may be smaller."""
+    if batch_size < 1:
+        raise ValueError(f"batch size must be at least 1, got {batch_size}")
+    return -(-samples // batch_size)
+
+
+def _random(seed, *key):
+    """A generator for each key; the leading 1 keeps all apart from the one that cuts validation."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, *key)))
+
+
+def shifted(images, offsets):
+    """Move image i of images (n, channels, height, width) by offsets[i] = (down, right), in whole
+    pixels; zeros move in."""
+    height, width = images.shape[2:]
+    margin = int(np.abs(offsets).max(initial=0))
+    padded = np.pad(images, ((0, 0), (0, 0), (margin, margin), (margin, margin)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
+    down, right = margin - np.asarray(offsets).T
+    return windows[np.arange(len(images)), :, down, right]

@@ -1,0 +1,71 @@
+"""Reader of IDX files, the format of MNIST: a magic number, sizes, then the numbers, big-endian.
+
+Bytes 0 and 1 are zero, byte 2 is the type of the numbers, byte 3 the number of dimensions; each
+size is an unsigned integer of 4 bytes. (Y. LeCun, C. Cortes, C. Burges, "The MNIST database of
+handwritten digits".)
+"""
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from minicaps.data.dataset import DataError
+
+TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def read_idx(path) -> np.ndarray:
+    """The array in an IDX file, gzipped or not, in native byte order. A faulty file is a
+    `DataError` that names the file and the fault."""
+    return parse_idx(read_bytes(path), path)
+
+
+def read_bytes(path) -> bytes:
+    """The bytes of a file, decompressed if they are gzipped: the bytes tell, not the name."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    if not content:
+        raise DataError(f"{path} is empty (0 bytes)")
+    if content[:2] != b"\x1f\x8b":
+        return content
+    try:
+        return gzip.decompress(content)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(
+            f"{path} is a damaged gzip file of {len(content)} bytes ({error}); get it again"
+        ) from None
+
+
+def parse_idx(content: bytes, where) -> np.ndarray:
+    """The array that the bytes of an IDX file describe; `where` names their origin in errors."""
+    kind, dimensions = content[2:4] if len(content) >= 4 else (None, None)
+    if content[:2] != b"\0\0" or kind not in TYPES or not dimensions:
+        raise DataError(
+            f"{where} is not an IDX file: it starts with the bytes {content[:4].hex(' ')}; "
+            f"expected 00 00, a type ({', '.join(f'{code:02x}' for code in TYPES)}), "
+            "the number of dimensions"
+        )
+    start = 4 + 4 * dimensions
+    if len(content) < start:
+        raise DataError(
+            f"{where} is truncated: a header of {start} bytes is expected, there are {len(content)}"
+        )
+    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, offset=4))
+    dtype = np.dtype(TYPES[kind])
+    expected = start + math.prod(shape) * dtype.itemsize
+    if len(content) != expected:
+        fault = "is truncated" if len(content) < expected else "has trailing bytes"
+        raise DataError(
+            f"{where} {fault}: its header asks for {expected} bytes "
+            f"({'×'.join(map(str, shape))} numbers of {dtype.itemsize}), there are {len(content)}"
+        )
+    try:
+        numbers = np.frombuffer(content, dtype, offset=start).reshape(shape)
+    except ValueError:  # too many dimensions, or empty and yet too large
+        raise DataError(f"{where} describes an impossible array, of shape {shape}") from None
+    return numbers.astype(dtype.newbyteorder("="))

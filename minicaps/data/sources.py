@@ -1,0 +1,221 @@
+"""MNIST and Fashion-MNIST: where their files lie, where they come from, and that they are right."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from minicaps.data.dataset import DataError, Split, checked_split
+from minicaps.data.idx import parse_idx, read_bytes
+
+ENVIRONMENT = "MINICAPS_DATA"  # names a folder that is searched before the cache
+DEBIAN = Path("/usr/share/datasets")  # Debian's package dataset-fashion-mnist
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set of four IDX files.
+
+    `md5` has for each file the sum of its published .gz, which checks a download, and the sum of
+    its uncompressed bytes, which checks what is read, however it was compressed on its way.
+    """
+
+    title: str
+    class_names: tuple[str, ...]
+    sizes: tuple[int, int]  # training and test images
+    mirrors: tuple[str, ...]
+    md5: dict[str, tuple[str, str]]
+
+
+SOURCES = {
+    "mnist": Source(
+        title="MNIST, handwritten digits (Y. LeCun, C. Cortes, C. Burges)",
+        class_names=tuple("0123456789"),
+        sizes=(60_000, 10_000),
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        md5={
+            "train-images-idx3-ubyte": (
+                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                "6bbc9ace898e44ae57da46a324031adb",
+            ),
+            "train-labels-idx1-ubyte": (
+                "d53e105ee54ea40749a09fcbcd1e9432",
+                "a25bea736e30d166cdddb491f175f624",
+            ),
+            "t10k-images-idx3-ubyte": (
+                "9fb629c4189551a2d022fa330f9573f3",
+                "2646ac647ad5339dbf082846283269ea",
+            ),
+            "t10k-labels-idx1-ubyte": (
+                "ec29112dd5afa0611ce80d1b7f02629c",
+                "27ae3e4e09519cfbb04c329615203637",
+            ),
+        },
+    ),
+    "fashion-mnist": Source(
+        title="Fashion-MNIST, articles of clothing (H. Xiao, K. Rasul, R. Vollgraf)",
+        class_names=(
+            *("T-shirt/top", "trouser", "pullover", "dress", "coat"),
+            *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
+        ),
+        sizes=(60_000, 10_000),
+        mirrors=(
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+        ),
+        md5={
+            "train-images-idx3-ubyte": (
+                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            ),
+            "train-labels-idx1-ubyte": (
+                "25c81989df183df01b3e8a0aad5dffbe",
+                "9018921c3c673c538a1fc5bad174d6f9",
+            ),
+            "t10k-images-idx3-ubyte": (
+                "bef4ecab320f06d8554ea6380940ec79",
+                "8181f5470baa50b63fa0f6fddb340f0a",
+            ),
+            "t10k-labels-idx1-ubyte": (
+                "bb300cfdad3c16e7a12a480ee83cd310",
+                "15d484375f8d13e6eb1aabb0c3f46965",
+            ),
+        },
+    ),
+}
+
+
+def read(name: str, folder=None, limit=None) -> tuple[Split, Split]:
+    """The training split (its first `limit` samples) and the test split of a source; files that no
+    folder has are downloaded."""
+    paths = {file: find(name, file, folder) for file in SOURCES[name].md5}
+    for file, path in paths.items():
+        if path is None:
+            paths[file] = download(name, file, folder)
+    arrays = {file: _verified(name, file, path) for file, path in paths.items()}
+
+    def split(part, limit):
+        images, labels = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
+        return checked_split(
+            arrays[images],
+            arrays[labels],
+            len(SOURCES[name].class_names),
+            images_from=paths[images],
+            labels_from=paths[labels],
+            limit=limit,
+        )
+
+    return split("train", limit), split("t10k", None)
+
+
+def find(name: str, file: str, folder=None) -> Path | None:
+    """The first place that has a file of a source, gzipped or not: in each folder, its subfolder
+    of the source's name, then the folder itself. None if no place has it."""
+    for root in roots(folder):
+        for inside in (root / name, root):
+            for path in (inside / file, inside / f"{file}.gz"):
+                if _exists(path):
+                    return path
+    return None
+
+
+def roots(folder=None) -> list[Path]:
+    """The folders that are searched, in order: the one given (which must exist), `MINICAPS_DATA`,
+    the user's cache, Debian's."""
+    if folder is not None and not Path(folder).is_dir():
+        raise DataError(f"the data folder {folder} does not exist or is not a folder")
+    told = [Path(root) for root in (folder, os.environ.get(ENVIRONMENT)) if root]
+    return [*told, cache_folder(), DEBIAN]
+
+
+def cache_folder() -> Path:
+    """The folder that downloads go to."""
+    import pooch
+
+    return Path(pooch.os_cache("minicaps"))
+
+
+def download(name: str, file: str, folder=None) -> Path:
+    """Download one file of a source into the cache and check it; the mirrors are tried in turn.
+
+    The file gets its name only when it is complete and right, so an interrupted download leaves
+    nothing behind. If no mirror delivers it, the `DataError` says where it was looked for
+    (`folder` is only for this) and which files to put where.
+    """
+    from requests import RequestException
+
+    path = cache_folder() / name / f"{file}.gz"
+    failures = []
+    for mirror in SOURCES[name].mirrors:
+        try:
+            _retrieve(f"{mirror}{path.name}", SOURCES[name].md5[file][0], path)
+            return path
+        except RequestException as error:
+            failures.append(f"{mirror}{path.name}: {_reason(error)}")
+        except ValueError:  # from pooch, which has deleted the file
+            failures.append(f"{mirror}{path.name}: not the published file (its checksum differs)")
+        except OSError as error:
+            reason = error.strerror or error
+            raise DataError(f"cannot write {path}: {reason}. {_where_to_put(name)}") from None
+    raise DataError(
+        f"{name} is not here and could not be downloaded.\n"
+        + "".join(f"  looked in {root}\n" for root in roots(folder))
+        + "".join(f"  tried {failure}\n" for failure in failures)
+        + _where_to_put(name)
+    )
+
+
+def _retrieve(url, md5, path):
+    import pooch
+    from tqdm import tqdm
+
+    pooch.get_logger().setLevel("WARNING")  # the progress bar and our errors say it
+    with tqdm(desc=path.name, total=0, unit="B", unit_scale=True, leave=False, disable=None) as bar:
+        downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16)
+        pooch.retrieve(url, f"md5:{md5}", path.name, path.parent, downloader=downloader)
+
+
+def _where_to_put(name):
+    files = ", ".join(f"{file}.gz" for file in SOURCES[name].md5)
+    return (
+        f"Put the four files {files} (gzipped or not) into FOLDER/{name}, "
+        f"and name FOLDER by --data-dir or {ENVIRONMENT}."
+    )
+
+
+def _verified(name, file, path):
+    """The array in a file, after a check that it is this data set's: others use the same names."""
+    content = read_bytes(path)
+    array = parse_idx(content, path)
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if md5 == SOURCES[name].md5[file][1]:
+        return array
+    for other, source in SOURCES.items():
+        if md5 == source.md5[file][1]:
+            raise DataError(
+                f"{path} is the file of {other}, not of {name}: put each into a folder of its name"
+            )
+    raise DataError(
+        f"{path} is not the file of {name}: the MD5 of its uncompressed bytes is {md5}, "
+        f"expected {SOURCES[name].md5[file][1]}; delete it, and it is downloaded again"
+    )
+
+
+def _exists(path):
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise DataError(f"cannot look at {path}: {error.strerror}") from None
+    return True
+
+
+def _reason(error):
+    """The innermost cause of a failed download: the outer ones repeat it in many words."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__
+    return str(error) or type(error).__name__

@@ -1,0 +1,194 @@
+"""`python -m minicaps.train`: train a capsule network and write a run folder."""
+
+import platform
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import minicaps
+from minicaps import checkpoint, data, plotting
+from minicaps.backend import DeviceError, choose_device
+from minicaps.data.batches import batches
+from minicaps.options import complete, make_parser
+from minicaps.tensor import Tensor, no_grad
+from minicaps.training import (
+    Diverged,
+    Interrupted,
+    StopRequest,
+    Trainer,
+    load_model,
+    write_json,
+)
+
+CHANGEABLE = {"resume", "epochs", "device", "data_dir", "quiet"}  # together with --resume
+
+
+def main(arguments=None):
+    """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 128+n a signal."""
+    parser = make_parser()
+    given = vars(parser.parse_args(arguments))
+    try:
+        try:
+            options, saved = _resumed(given) if "resume" in given else (complete(given), None)
+            trainer, stop = _prepare(options, saved)
+        except ValueError as error:  # a value that makes no sense, found before any training
+            parser.error(str(error))
+        with stop.listening():
+            _train(trainer, options)
+    except Interrupted:
+        folder = shlex.quote(str(trainer.folder))
+        print(f"Stopped and saved. Go on with:\n  python -m minicaps.train --resume {folder}")
+        return 128 + stop.signal
+    except KeyboardInterrupt:
+        return _fail("interrupted", code=130)
+    except MemoryError:
+        return _fail("there is not enough memory: try a smaller --batch-size")
+    except (data.DataError, DeviceError, checkpoint.CheckpointError, Diverged, OSError) as error:
+        return _fail(error)
+    return 0
+
+
+def _fail(message, code=1):
+    print(f"minicaps.train: {message}", file=sys.stderr)
+    return code
+
+
+def _resumed(given):
+    """Take the options of the run to resume; only those in CHANGEABLE may be given anew."""
+    if fixed := sorted(given.keys() - CHANGEABLE):
+        names = ", ".join("--" + name.replace("_", "-") for name in fixed)
+        raise ValueError(f"{names} cannot change when a run is resumed: start a new run")
+    folder = Path(given["resume"])
+    arrays, meta = checkpoint.load(folder / "last.npz")
+    options = {**meta["options"], "quiet": False, **given, "out": str(folder)}
+    done = meta["progress"]["epoch"]
+    if "epochs" in given and given["epochs"] < done:
+        raise ValueError(f"--epochs {given['epochs']}: this run has done {done} already")
+    return options, (arrays, meta)
+
+
+def _prepare(options, saved):
+    """Load the data, build the model and make the folder; nothing is trained yet."""
+    out = Path(options["out"])
+    if saved is None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(
+            f"{out} exists already: choose another --out, or go on with --resume {out}"
+        )
+    device = choose_device(options["device"])
+    dataset = data.load(
+        options["data"],
+        folder=options["data_dir"],
+        limit=options["limit"],
+        seed=options["seed"],
+    )
+    stop = StopRequest()
+    trainer = Trainer(options, dataset, device, out, Display(options["quiet"]), stop)
+    if saved is not None:
+        trainer.load(*saved)
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / "config.json", {"options": options, "model": trainer.model.config})
+    return trainer, stop
+
+
+def _train(trainer, options):
+    """Train, measure, draw, and say what came out."""
+    summary = trainer.run() | {
+        "device": trainer.device.name,
+        "versions": {
+            "minicaps": minicaps.__version__,
+            "python": platform.python_version(),
+            trainer.device.xp.__name__: trainer.device.xp.__version__,
+            "numpy": np.__version__,
+        },
+        "command": shlex.join(["python", "-m", "minicaps.train", *sys.argv[1:]]),
+    }
+    folder = trainer.folder
+    write_json(folder / "summary.json", summary)
+    plotting.curves(trainer.history, folder / "curves.png")
+    if options["reconstruction"]:
+        _draw_reconstructions(trainer, folder / "reconstructions.png")
+    right, samples = summary["test_right"], summary["test_samples"]
+    print(
+        f"Test accuracy {summary['test_accuracy']:.2%} ({right:,} of {samples:,} pictures), by the"
+        f" model of epoch {summary['best_epoch']}, after {summary['training_seconds']:.0f} s of"
+        f" training."
+    )
+    print(f"Results: {folder}/ ({', '.join(sorted(p.name for p in folder.iterdir()))})")
+
+
+def _draw_reconstructions(trainer, path):
+    """Draw one test picture of each class, and what the best model's decoder makes of it."""
+    model = load_model(trainer.folder / "best.npz", trainer.device).eval()
+    labels, names = trainer.data.test.labels, trainer.data.class_names
+    chosen = trainer.data.test.take(np.unique(labels, return_index=True)[1])
+    images, labels = next(batches(chosen, len(chosen)))
+    with no_grad():
+        routed = model(Tensor(trainer.device.put(images.astype(trainer.dtype, copy=False))))
+        answers = routed.activations.argmax(axis=1)
+        drawn = model.reconstruct(routed.poses, answers).numpy()
+    answers = trainer.device.get(answers)
+    plotting.reconstructions(
+        images, drawn, [names[k] for k in labels], [names[k] for k in answers], path
+    )
+
+
+class Display:
+    """Tells a person at a terminal how far the training is; silent when `quiet`."""
+
+    EVERY = 0.5  # seconds between looks at the loss; each look waits for the device
+
+    def __init__(self, quiet):
+        self.quiet, self.bar, self.looked = quiet, None, 0.0
+
+    def start(self, trainer):
+        from tqdm import tqdm
+
+        if self.quiet:
+            return
+        o, n = trainer.options, len(trainer.training)
+        device, model = trainer.device, trainer.model
+        print(f"Device: {device.name} ({device.reason})")
+        print(
+            f"Data: {o['data']}, {n:,} training, {len(trainer.validation or ()):,} validation,"
+            f" {len(trainer.data.test):,} test pictures"
+        )
+        size = model.number_of_parameters()
+        print(f"Model: {o['model']}, preset {o['preset']}, {size:,} parameters")
+        self.bar = tqdm(
+            total=o["epochs"] * n,
+            initial=trainer.epoch * n + trainer.seen(),
+            unit=" images",
+            unit_scale=True,
+            disable=None,  # no bar in a file or a pipe
+        )
+
+    def step(self, trainer, images):
+        if self.quiet:
+            return
+        self.bar.update(images)
+        if (now := time.perf_counter()) - self.looked > self.EVERY:
+            self.looked = now
+            trainer.check_finite()
+            seen = trainer.seen()
+            self.bar.set_postfix(
+                epoch=trainer.epoch + 1,
+                loss=f"{float(trainer.margin_sum) / seen:.4f}",
+                accuracy=f"{int(trainer.right) / seen:.2%}",
+            )
+
+    def epoch(self, trainer, row):
+        if self.quiet:
+            return
+        text = f"epoch {row['epoch']}/{trainer.options['epochs']}"
+        for part in ("train", "validation"):
+            if f"{part}_loss" in row:
+                text += f"  {part} loss {row[f'{part}_loss']:.4f}"
+                text += f" accuracy {row[f'{part}_accuracy']:.2%}"
+        self.bar.write(f"{text}  {row['images_per_second']:,.0f} images/s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

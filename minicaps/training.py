@@ -1,0 +1,303 @@
+"""The training loop: from data and a model to a run folder with checkpoints and measurements.
+
+A run can be stopped after any step and goes on bit-equal on the CPU: what is random in a step
+depends on (seed, epoch, batch) alone, and everything else is in the checkpoint.
+"""
+
+import csv
+import json
+import signal
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from minicaps import checkpoint, models, ops, optim
+from minicaps.data.batches import batches, number_of_batches
+from minicaps.tensor import Tensor, no_grad
+
+EVALUATION_BATCH = 250
+
+
+class Interrupted(Exception):
+    """The user asked to stop; the state has been saved."""
+
+
+class Diverged(RuntimeError):
+    """A loss became infinite or NaN; the message says when, and what to try."""
+
+
+class StopRequest:
+    """True in a condition once SIGINT (Ctrl-C) or SIGTERM has come; a second one interrupts."""
+
+    def __init__(self):
+        self.signal = None
+
+    def __bool__(self):
+        return self.signal is not None
+
+    @contextmanager
+    def listening(self):
+        """Note the signals instead of being torn out of an update by them."""
+
+        def note(number, frame):
+            self.signal = number
+            signal.signal(number, previous[number])
+
+        previous = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+def evaluate(model, split, device, dtype=np.float32, stop=False):
+    """Return (mean loss, number of right answers) of `model` on all of `split`.
+
+    The loss is the margin loss; the sums stay on the device until the end.
+    """
+    model.eval()
+    loss = right = 0
+    with no_grad():
+        for images, labels in batches(split, EVALUATION_BATCH):
+            if stop:
+                raise Interrupted
+            images, labels = device.put(images.astype(dtype, copy=False)), device.put(labels)
+            lengths = model(Tensor(images)).activations
+            loss = loss + ops.margin_loss(lengths, labels).data * len(labels)
+            right = right + (lengths.argmax(axis=1) == labels).sum()
+    model.train()
+    return float(loss) / len(split), int(right)
+
+
+class Trainer:
+    """Trains one model on one data set.
+
+    options: dictionary of the options of `minicaps.train`. data: a `Dataset`. folder: an existing
+    folder for the results. display: is told of every step and epoch (see `minicaps.train`).
+    """
+
+    def __init__(self, options, data, device, folder, display, stop):
+        self.options, self.data, self.device = options, data, device
+        self.folder, self.display, self.stop = Path(folder), display, stop
+        self.dtype = np.dtype(options["precision"])
+        self.training, self.validation = data.train, None
+        if options["validation"]:
+            self.training, self.validation = data.cut_validation(
+                options["validation"], options["seed"]
+            )
+        self.model = build_model(options, data).astype(self.dtype).to(device)
+        make = {"adam": optim.Adam, "sgd": optim.SGD}[options["optimizer"]]
+        self.optimizer = make(
+            self.model.named_parameters(),
+            options["learning_rate"],
+            weight_decay=options["weight_decay"],
+        )
+        self.batches = number_of_batches(len(self.training), options["batch_size"])
+        self.epoch = self.batch = 0
+        self.history, self.best, self.seconds = [], None, 0.0
+        self._start_sums()
+
+    def _start_sums(self, margin=0.0, reconstruction=0.0, right=0):
+        """Sums over the epoch, and the first bad step: on the device, read only when shown."""
+        xp = self.device.xp
+        self.margin_sum, self.reconstruction_sum = xp.asarray(margin), xp.asarray(reconstruction)
+        self.right, self.first_bad = xp.asarray(right), xp.asarray(-1)
+
+    def run(self):
+        """Train to the last epoch; return the summary of the run."""
+        self.display.start(self)
+        try:
+            while self.epoch < self.options["epochs"]:
+                self._train_epoch()
+                self._finish_epoch()
+            return self._summary()
+        except Interrupted:
+            self.save("last.npz")
+            raise
+
+    def _train_epoch(self):
+        started, before = time.perf_counter(), self.seconds
+        o = self.options
+        for images, labels in batches(
+            self.training,
+            o["batch_size"],
+            seed=o["seed"],
+            epoch=self.epoch,
+            start=self.batch,
+            shift=o["shift"],
+        ):
+            if self.stop:
+                raise Interrupted
+            self._step(images, labels)
+            self.batch += 1
+            self.seconds = before + time.perf_counter() - started
+            self.display.step(self, len(labels))
+
+    def _step(self, images, labels):
+        o, xp = self.options, self.device.xp
+        images = self.device.put(images.astype(self.dtype, copy=False))
+        labels = self.device.put(labels)
+        routed = self.model(Tensor(images))
+        loss = margin = ops.margin_loss(routed.activations, labels)
+        if o["reconstruction"]:
+            drawn = self.model.reconstruct(routed.poses, labels)
+            error = ops.reconstruction_loss(drawn, images, weight=o["reconstruction"])
+            self.reconstruction_sum = self.reconstruction_sum + error.data * len(labels)
+            loss = margin + error
+        self.model.zero_grad()
+        loss.backward()
+        if o["clip"]:
+            optim.clip_gradient_norm(self.model.parameters(), o["clip"])
+        self.optimizer.learning_rate = self.learning_rate()
+        self.optimizer.step()
+        self.margin_sum = self.margin_sum + margin.data * len(labels)
+        self.right = self.right + (routed.activations.argmax(axis=1) == labels).sum()
+        bad = (self.first_bad < 0) & ~xp.isfinite(loss.data)
+        self.first_bad = xp.where(bad, self.optimizer.steps, self.first_bad)
+
+    def learning_rate(self):
+        """The learning rate of the next step."""
+        o = self.options
+        epoch = self.epoch + self.batch / self.batches
+        return o["learning_rate"] * optim.SCHEDULES[o["schedule"]](epoch, o["epochs"], o["decay"])
+
+    def check_finite(self):
+        """Raise Diverged if a loss so far was infinite or NaN (waits for the device)."""
+        if (step := int(self.first_bad)) >= 0:
+            raise Diverged(
+                f"the loss became infinite or NaN in step {step} (epoch {self.epoch + 1}). The"
+                " likely cause is a step too large: try a smaller --learning-rate"
+                f" (it was {self.options['learning_rate']:g}), or --clip 1"
+            )
+
+    def seen(self):
+        """Number of training samples of this epoch so far."""
+        return min(self.batch * self.options["batch_size"], len(self.training))
+
+    def _finish_epoch(self):
+        self.check_finite()
+        row = {
+            "epoch": self.epoch + 1,
+            "train_loss": float(self.margin_sum) / len(self.training),
+            "train_accuracy": int(self.right) / len(self.training),
+        }
+        if self.options["reconstruction"]:
+            row["reconstruction_loss"] = float(self.reconstruction_sum) / len(self.training)
+        if self.validation:
+            loss, right = evaluate(self.model, self.validation, self.device, self.dtype, self.stop)
+            if not np.isfinite(loss):
+                self.first_bad = self.first_bad * 0 + self.optimizer.steps
+                self.check_finite()
+            row |= {
+                "validation_loss": loss,
+                "validation_accuracy": right / len(self.validation),
+            }
+        seconds = self.seconds - sum(row["seconds"] for row in self.history)
+        row |= {
+            "learning_rate": self.optimizer.learning_rate,
+            "seconds": seconds,
+            "images_per_second": len(self.training) / seconds,
+        }
+        self.history.append(row)
+        self.epoch, self.batch = self.epoch + 1, 0
+        self._start_sums()
+        quality = [row.get("validation_accuracy", 0), -row.get("validation_loss", 0)]
+        if self.best is None or not self.validation or quality > self.best["quality"]:
+            self.best = {"epoch": self.epoch, "quality": quality}
+            self.save("best.npz")
+        self.save("last.npz")
+        _write_csv(self.folder / "metrics.csv", self.history)
+        self.display.epoch(self, row)
+
+    def save(self, name):
+        """Write a checkpoint of everything that going on needs."""
+        self.check_finite()
+        progress = {
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "sums": [float(self.margin_sum), float(self.reconstruction_sum), int(self.right)],
+            "history": self.history,
+            "best": self.best,
+            "seconds": self.seconds,
+        }
+        meta = {
+            "model": self.model.config,
+            "preprocessing": {"pixels": "[0, 1]", "class_names": list(self.data.class_names)},
+            "options": self.options,
+            "progress": progress,
+        }
+        state = self.optimizer.state_dict()
+        steps = {"steps": np.asarray(state.pop("steps"))}
+        arrays = checkpoint.pack(model=self.model.state_dict(), optimizer=state | steps)
+        checkpoint.save(self.folder / name, arrays, meta)
+
+    def load(self, arrays, meta):
+        """Go on from a checkpoint of this run."""
+        self.model.load_state_dict(checkpoint.unpack(arrays, "model"))
+        self.optimizer.load_state_dict(checkpoint.unpack(arrays, "optimizer"))
+        progress = meta["progress"]
+        for name in ("epoch", "batch", "history", "best", "seconds"):
+            setattr(self, name, progress[name])
+        self._start_sums(*progress["sums"])
+
+    def _summary(self):
+        """Measure the best model on the test data, once."""
+        best = load_model(self.folder / "best.npz", self.device)
+        loss, right = evaluate(best, self.data.test, self.device, self.dtype, self.stop)
+        summary = {
+            "test_accuracy": right / len(self.data.test),
+            "test_right": right,
+            "test_samples": len(self.data.test),
+            "test_loss": loss,
+            "best_epoch": self.best["epoch"],
+            "epochs": self.epoch,
+            "parameters": self.model.number_of_parameters(),
+            "training_seconds": round(self.seconds, 3),
+        }
+        if self.validation:
+            summary["validation_accuracy"] = self.history[self.best["epoch"] - 1][
+                "validation_accuracy"
+            ]
+        return summary
+
+
+def build_model(options, data):
+    """Make the model that `options` describe for the pictures and classes of `data`."""
+    return models.build(
+        options["model"],
+        data.train.images.shape[1:],
+        len(data.class_names),
+        preset=options["preset"],
+        decoder=bool(options["reconstruction"]),
+        iterations=options["iterations"],
+        update=options["update"],
+        gradient=options["gradient"],
+        squash=options["squash"],
+        seed=options["seed"],
+    )
+
+
+def load_model(path, device):
+    """Build the model of a checkpoint, with its parameters, on `device`."""
+    arrays, meta = checkpoint.load(path)
+    config, state = meta["model"], checkpoint.unpack(arrays, "model")
+    model = models.build(
+        config["name"], config["input_shape"], config["classes"], **config["options"]
+    )
+    model.astype(next(iter(state.values())).dtype).load_state_dict(state)
+    return model.to(device)
+
+
+def _write_csv(path, rows):
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_json(path, value):
+    """Write `value` to `path`, readable by people too."""
+    Path(path).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")

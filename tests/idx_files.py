@@ -1,9 +1,16 @@
-"""Writes IDX files for the tests, independently of the reader."""
+"""Writes IDX files for the tests, independently of the reader, and tiny data sets made of them."""
 
 import gzip
+import hashlib
 import struct
 
 import numpy as np
+
+from minicaps.data import sources
+
+FILES = tuple(sources.SOURCES["mnist"].md5)
+TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS = FILES
+CLOSED = "http://127.0.0.1:9/"  # nothing listens there
 
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
@@ -15,5 +22,51 @@ def idx_bytes(array):
     return header + sizes + array.astype(array.dtype.newbyteorder(">")).tobytes()
 
 
+def md5(content):
+    return hashlib.md5(content).hexdigest()
+
+
 def zipped(content):
     return gzip.compress(content, mtime=0)
+
+
+def isolate(monkeypatch, folder):
+    """Empty stand-ins for the cache and Debian's folder inside `folder`; nothing told; no proxy."""
+    monkeypatch.delenv(sources.ENVIRONMENT, raising=False)
+    monkeypatch.setattr(sources, "cache_folder", lambda: folder / "cache")
+    monkeypatch.setattr(sources, "DEBIAN", folder / "debian")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
+    return folder
+
+
+def arrays_of(seed):
+    random = np.random.default_rng(seed)
+    return {
+        TRAIN_IMAGES: random.integers(0, 256, (20, 4, 5), dtype=np.uint8),
+        TRAIN_LABELS: random.integers(0, 10, 20, dtype=np.uint8),
+        TEST_IMAGES: random.integers(0, 256, (7, 4, 5), dtype=np.uint8),
+        TEST_LABELS: random.integers(0, 10, 7, dtype=np.uint8),
+    }
+
+
+class Tiny:
+    """A source of four small files, registered under the name of a real one."""
+
+    def __init__(self, monkeypatch, name, arrays):
+        self.name, self.arrays = name, arrays
+        self.contents = {file: idx_bytes(array) for file, array in arrays.items()}
+        self.monkeypatch = monkeypatch
+        self.set_mirrors(CLOSED)
+
+    def set_mirrors(self, *mirrors):
+        sums = {
+            file: (md5(zipped(content)), md5(content)) for file, content in self.contents.items()
+        }
+        source = sources.Source("tiny", tuple("0123456789"), (20, 7), mirrors, sums)
+        self.monkeypatch.setitem(sources.SOURCES, self.name, source)
+
+    def write(self, folder, pack=zipped, suffix=".gz"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, content in self.contents.items():
+            (folder / f"{file}{suffix}").write_bytes(pack(content))

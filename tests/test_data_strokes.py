@@ -198,7 +198,7 @@ def test_ink_is_the_distance_to_the_spline(digit):
     y, x = np.indices((28, 28)).reshape(2, -1)
     distance = cdist(np.stack([x, y], axis=1), 13.5 + 9 * np.concatenate(curve)).min(axis=1)
     expected = np.clip(NEUTRAL["thickness"] / 2 + 0.5 - distance, 0, 1).reshape(28, 28)
-    np.testing.assert_allclose(draw()[digit], expected, atol=0.05)
+    np.testing.assert_allclose(draw()[digit], expected, atol=0.06)
 
 
 # ---- how hard it is
@@ -211,7 +211,7 @@ def splits():
 
 
 def test_classifiers_of_pixels_do_not_get_far(splits):
-    assert 0.5 < baselines.linear(*splits, steps=100) <= 0.85
+    assert 0.5 < baselines.linear(*splits) <= 0.85
     assert 0.8 < baselines.nearest_neighbour(*splits) <= 0.93
 
 

@@ -18,7 +18,7 @@ def nearest_neighbour(train: Split, test: Split) -> float:
     return hits / len(test)
 
 
-def linear(train: Split, test: Split, *, weight_decay=1e-3, steps=200) -> float:
+def linear(train: Split, test: Split, *, weight_decay=1e-3, steps=100) -> float:
     """Test accuracy of softmax regression on the pixels, trained on the whole training split.
 
     Minimises mean cross-entropy + weight_decay/2 ‖W‖² by Nesterov's accelerated gradient with step

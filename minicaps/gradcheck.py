@@ -64,7 +64,8 @@ def check_gradients(function, *arrays, step=1e-5, rtol=1e-5, atol=1e-7, seed=0):
             apart = abs(found - numeric) / (atol * (1 + scale) + rtol * abs(numeric))
             apart = np.inf if np.isnan(apart) else apart
             if apart > worst:
-                worst, complaint = apart, (
+                worst = apart
+                complaint = (
                     f"argument {position} {array.shape}, {label}: the gradient says {found:.9g},"
                     f" central differences with step {step * length:.1g} say {numeric:.9g}"
                 )

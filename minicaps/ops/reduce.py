@@ -2,6 +2,8 @@
 
 import math
 
+from numpy.lib.array_utils import normalize_axis_tuple
+
 from minicaps.backend import array_module
 from minicaps.tensor import op
 
@@ -10,7 +12,7 @@ def _kept(shape, axis):
     """Return `shape` with 1 in place of the reduced axes."""
     if axis is None:
         return (1,) * len(shape)
-    reduced = {a % len(shape) for a in (axis if isinstance(axis, tuple) else (axis,))}
+    reduced = normalize_axis_tuple(axis, len(shape))
     return tuple(1 if i in reduced else n for i, n in enumerate(shape))
 
 

@@ -1,5 +1,7 @@
 """Moving elements without changing them: their gradients move back."""
 
+from numpy.lib.array_utils import normalize_axis_tuple
+
 from minicaps.backend import array_module, is_array, scatter_add
 from minicaps.tensor import Tensor, joint, op
 
@@ -14,8 +16,8 @@ def reshape(x, *, shape):
 @op
 def transpose(x, *, axes=None):
     """Reorder the axes (reversed by default), as numpy.transpose."""
-    order = tuple(a % x.ndim for a in (axes or range(x.ndim)[::-1]))
-    back = tuple(sorted(range(x.ndim), key=order.__getitem__))
+    order = normalize_axis_tuple(axes or range(x.ndim)[::-1], x.ndim)
+    back = tuple(sorted(range(len(order)), key=order.__getitem__))
     return x.transpose(order), lambda g: g.transpose(back)
 
 

@@ -1,0 +1,194 @@
+"""Convolution and pooling: against SciPy, a plain loop, and the plain twin."""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import scipy.signal
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minicaps import Tensor, ops
+from minicaps.ops import conv
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@st.composite
+def convolutions(draw):
+    """Return images, kernels, bias, options, bytes of workspace."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    size = st.integers(1, 4)
+    b, c, o, k, m = draw(st.integers(0, 4)), draw(size), draw(size), draw(size), draw(size)
+    padding, stride = draw(st.integers(0, 2)), draw(st.integers(1, 5))
+    h = draw(st.integers(max(1, k - 2 * padding), 9))
+    w = draw(st.integers(max(1, m - 2 * padding), 9))
+    x, weight, bias = (rng.normal(size=s) for s in ((b, c, h, w), (o, c, k, m), (o,)))
+    x = draw(st.sampled_from([lambda x: x, channels_last_in_memory, np.asfortranarray]))(x)
+    bias = draw(st.sampled_from([bias, None]))
+    workspace = draw(st.sampled_from([1, 1000, 5000, conv.WORKSPACE]))
+    return x, weight, bias, {"stride": stride, "padding": padding}, workspace
+
+
+def channels_last_in_memory(x):
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+
+def run(function, arrays, cotangent=None, **options):
+    """Return the value of `function` and its gradients."""
+    tensors = [Tensor(a, requires_grad=True) for a in arrays]
+    y = function(*tensors, **options)
+    y.backward(np.random.default_rng(0).normal(size=y.shape) if cotangent is None else cotangent)
+    return [y.data, *[t.grad for t in tensors]]
+
+
+many = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+
+
+@many
+@given(convolutions())
+def test_fast_equals_plain(drawn):
+    x, weight, bias, options, workspace = drawn
+    arrays = [x, weight] if bias is None else [x, weight, bias]
+    expected = run(ops.conv2d_plain, arrays, **options)
+    with patch.object(conv, "WORKSPACE", workspace):
+        found = run(ops.conv2d, arrays, **options)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+@many
+@given(convolutions())
+def test_conv2d_is_the_correlation_of_scipy(drawn):
+    x, weight, bias, options, workspace = drawn
+    p, s = options["padding"], options["stride"]
+    padded = np.pad(x, ((0, 0), (0, 0), (p, p), (p, p)))
+    with patch.object(conv, "WORKSPACE", workspace):
+        y = ops.conv2d(x, weight, bias, **options).data
+    for b, o in np.ndindex(y.shape[:2]):
+        expected = scipy.signal.correlate(padded[b], weight[o], mode="valid", method="direct")
+        shift = 0 if bias is None else bias[o]
+        np.testing.assert_allclose(y[b, o], expected[0, ::s, ::s] + shift, rtol=1e-10, atol=1e-10)
+
+
+def test_a_small_workspace_means_several_blocks():
+    blocks = []
+    original = conv._blocks
+
+    def counted(*args):
+        blocks.append(original(*args))
+        return blocks[-1]
+
+    x, weight = np.ones((5, 2, 6, 6)), np.ones((3, 2, 3, 3))
+    bytes_of_an_image = 4 * 4 * 2 * 3 * 3 * 8
+    with (
+        patch.object(conv, "_blocks", counted),
+        patch.object(conv, "WORKSPACE", 2 * bytes_of_an_image),
+    ):
+        ops.conv2d(x, weight)
+    assert blocks == [[slice(0, 2), slice(2, 4), slice(4, 5)]]
+
+
+def test_conv2d_by_hand():
+    x = np.arange(9.0).reshape(1, 1, 3, 3)
+    weight = np.array([[[[1.0, 0.0], [0.0, 2.0]]]])
+    for function in (ops.conv2d, ops.conv2d_plain):
+        y, x_grad, weight_grad, bias_grad = run(
+            function, [x, weight, np.array([10.0])], cotangent=np.ones((1, 1, 2, 2))
+        )
+        np.testing.assert_array_equal(y, [[[[18, 21], [27, 30]]]])
+        np.testing.assert_array_equal(x_grad, [[[[1, 1, 0], [1, 3, 2], [0, 2, 2]]]])
+        np.testing.assert_array_equal(weight_grad, [[[[8, 12], [20, 24]]]])
+        np.testing.assert_array_equal(bias_grad, [4])
+
+
+def test_precisions_mix_alike():
+    for dtypes in ("ffd", "fdf", "dff", "eff", "eee", "Bff"):
+        shapes = ((2, 1, 4, 4), (3, 1, 2, 2), (3,))
+        arrays = [np.ones(s, d) for s, d in zip(shapes, dtypes, strict=True)]
+        assert ops.conv2d(*arrays).dtype == ops.conv2d_plain(*arrays).dtype
+        tensors = [Tensor(a, requires_grad=a.dtype.kind == "f") for a in arrays]
+        ops.conv2d(*tensors).sum().backward()
+        for t in tensors:
+            assert t.grad is None or t.grad.dtype == t.dtype
+
+
+IMAGES, KERNELS = np.ones((1, 2, 5, 6)), np.ones((3, 2, 3, 3))
+
+
+@pytest.mark.parametrize("function", [ops.conv2d, ops.conv2d_plain])
+@pytest.mark.parametrize(
+    ("x", "weight", "bias", "options", "message"),
+    [
+        (IMAGES[0], KERNELS, None, {}, r"wants images \(B, C, H, W\) .* not \(2, 5, 6\) and"),
+        (IMAGES, KERNELS[0], None, {}, r"kernels \(O, C, K, L\), not .* and \(2, 3, 3\)"),
+        (IMAGES[:, :1], KERNELS, None, {}, "the images have 1 channels, the kernels 2"),
+        (IMAGES, KERNELS, np.ones(2), {}, r"bias must have shape \(3,\), not \(2,\)"),
+        (IMAGES, KERNELS, np.ones((3, 1)), {}, r"bias must have shape \(3,\), not \(3, 1\)"),
+        (IMAGES, KERNELS, None, {"stride": 0}, "window and stride must be at least 1"),
+        (IMAGES, KERNELS, None, {"padding": -1}, "and padding 0"),
+        (IMAGES[:, :, :2], KERNELS, None, {}, "3×3 window does not fit into images of 2×6 with p"),
+        (IMAGES[..., :1], KERNELS, None, {}, "3×3 window does not fit into images of 5×1"),
+        (IMAGES, KERNELS[..., :0], None, {}, "window and stride must be at least 1"),
+    ],
+)
+def test_conv2d_refuses(function, x, weight, bias, options, message):
+    with pytest.raises(ValueError, match=message):
+        function(Tensor(x), Tensor(weight), None if bias is None else Tensor(bias), **options)
+
+
+# --- Pooling -------------------------------------------------------------------------------------
+
+
+@settings(many, max_examples=30)
+@given(
+    st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(4, 8), st.integers(4, 8)),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.integers(1, 5),
+    st.sampled_from([lambda x: x, channels_last_in_memory, np.asfortranarray]),
+)
+def test_pools_are_those_of_a_plain_loop(shape, window, stride, layout):
+    x = layout(np.random.default_rng(0).normal(size=shape))
+    rows, columns = ((n - k) // stride + 1 for n, k in zip(shape[2:], window, strict=True))
+    for pool, reduce in ((ops.avg_pool2d, np.mean), (ops.max_pool2d, np.max)):
+        y = pool(Tensor(x), window=window, stride=stride).data
+        assert y.shape == (*shape[:2], rows, columns)
+        for b, c, p, q in np.ndindex(y.shape):
+            i, j = stride * p, stride * q
+            expected = reduce(x[b, c, i : i + window[0], j : j + window[1]])
+            np.testing.assert_allclose(y[b, c, p, q], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("pool", [ops.avg_pool2d, ops.max_pool2d])
+def test_the_stride_of_a_pool_is_its_window(pool):
+    x = np.random.default_rng(0).normal(size=(2, 3, 7, 6))
+    for options, twin in (({}, 2), ({"window": 3}, 3), ({"window": (2, 2)}, 2)):
+        expected = pool(Tensor(x), window=twin, stride=twin)
+        np.testing.assert_array_equal(pool(Tensor(x), **options).data, expected.data)
+
+
+def test_equal_maxima_of_a_window_share_the_gradient():
+    x = Tensor(np.array([[[[2.0, 2.0, 5.0], [1.0, 2.0, 0.0]]]]), requires_grad=True)
+    ops.max_pool2d(x, window=2, stride=1).backward(np.array([[[[3.0, 7.0]]]]))
+    np.testing.assert_allclose(x.grad, [[[[1, 1, 7], [0, 1, 0]]]])
+
+
+def test_global_average():
+    x = np.random.default_rng(0).normal(size=(2, 3, 4, 5))
+    np.testing.assert_allclose(ops.global_avg_pool(Tensor(x)).data, x.mean(axis=(2, 3)))
+
+
+@pytest.mark.parametrize("pool", [ops.avg_pool2d, ops.max_pool2d])
+@pytest.mark.parametrize(
+    ("shape", "options", "message"),
+    [
+        ((1, 4, 4), {}, r"pooling wants images \(B, C, H, W\), not \(1, 4, 4\)"),
+        ((1, 1, 4, 4), {"window": (2, 3)}, "give a stride for windows of 2×3"),
+        ((1, 1, 4, 4), {"window": 0}, "window and stride must be at least 1"),
+        ((1, 1, 4, 4), {"stride": 0}, "window and stride must be at least 1"),
+        ((1, 1, 4, 3), {"window": 4}, "4×4 window does not fit into images of 4×3"),
+    ],
+)
+def test_pools_refuse(pool, shape, options, message):
+    with pytest.raises(ValueError, match=message):
+        pool(Tensor(np.ones(shape)), **options)

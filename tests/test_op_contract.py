@@ -1,0 +1,72 @@
+"""What every op promises besides the right gradient, held over the table of gradient cases."""
+
+import gc
+
+import numpy as np
+import pytest
+from gradient_cases import CASES
+
+from minicaps import Tensor
+
+SHAPE = (3, 2)
+pytestmark = [
+    pytest.mark.parametrize("case", CASES, ids=str),
+    pytest.mark.filterwarnings("error"),
+]
+
+
+def build(case):
+    return case.build(SHAPE, np.random.default_rng(0))
+
+
+def run(function, arrays, cotangent=None):
+    """Return the value and the gradients of `function`."""
+    tensors = [Tensor(a, requires_grad=True) for a in arrays]
+    y = function(*tensors)
+    if cotangent is None:
+        cotangent = np.random.default_rng(1).normal(size=y.shape)
+    y.backward(np.asarray(cotangent, y.dtype))
+    return y.data, *[t.grad for t in tensors]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float16, 1e-2)])
+def test_precision_is_kept(case, dtype, tolerance):
+    function, arrays = build(case)
+    expected = run(function, arrays)
+    found = run(function, [a.astype(dtype) for a in arrays])
+    for wide, narrow in zip(expected, found, strict=True):
+        assert narrow.dtype == dtype and narrow.shape == wide.shape
+        assert np.abs(wide - narrow).max() <= tolerance * max(1, np.abs(wide).max())
+
+
+def test_inputs_and_cotangents_are_only_read(case):
+    """A cotangent that repeats one number in memory does, too."""
+    function, arrays = build(case)
+    for a in arrays:
+        a.flags.writeable = False
+    shape = function(*map(Tensor, arrays)).shape
+    expected = run(function, arrays, np.full(shape, 0.7))
+    found = run(function, arrays, np.broadcast_to(0.7, shape))
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_belong_to_their_tensor_alone(case):
+    function, arrays = build(case)
+    value, *gradients = run(function, arrays)
+    for i, gradient in enumerate(gradients):
+        assert gradient.flags.writeable
+        for other in (value, *arrays, *gradients[:i]):
+            assert not np.shares_memory(gradient, other)
+
+
+def test_a_step_leaves_nothing_for_the_cyclic_collector(case):
+    function, arrays = build(case)
+    run(function, arrays)
+    gc.collect()
+    gc.disable()
+    try:
+        run(function, arrays)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

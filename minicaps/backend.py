@@ -2,6 +2,7 @@
 
 Code elsewhere asks `array_module(x)` for the module `xp` of an array and calls `xp.exp(x)`:
 the array decides, there is no global device. CuPy is imported by `choose_device` alone.
+Random numbers are drawn by NumPy and copied (`Device.put`): one seed, one stream, any device.
 """
 
 import sys
@@ -107,18 +108,3 @@ def to_host(array):
 def scatter_add(target, index, values):
     """target[index] += values in place, where repeated indices add up (`+=` keeps one)."""
     array_module(target).add.at(target, index, values)
-
-
-class Generator:
-    """Random arrays drawn by NumPy and copied to the device: one seed, one stream, any device."""
-
-    def __init__(self, seed, xp=np):
-        self.host, self.xp = np.random.default_rng(seed), xp
-
-    def normal(self, shape, std=1.0, dtype=np.float32):
-        """Draw from N(0, std²)."""
-        return self.xp.asarray((std * self.host.standard_normal(shape)).astype(dtype))
-
-    def uniform(self, shape, low=0.0, high=1.0, dtype=np.float32):
-        """Draw uniformly from [low, high)."""
-        return self.xp.asarray(self.host.uniform(low, high, shape).astype(dtype))

@@ -10,7 +10,6 @@ import pytest
 
 from minicaps.backend import (
     DeviceError,
-    Generator,
     array_module,
     choose_device,
     device_of,
@@ -155,27 +154,6 @@ def test_scatter_add_takes_every_index_that_getitem_takes(device):
         picked = target[index]
         scatter_add(target, index, device.xp.ones(picked.shape))
         assert float(target.sum()) == picked.size
-
-
-# --- Random arrays -------------------------------------------------------------------------------
-
-
-def test_a_seed_gives_the_same_numbers_on_both_devices(strict_cupy):
-    cpu, gpu = Generator(5), Generator(5, strict_cupy)
-    for draw in ("normal", "uniform", "normal"):
-        a, b = getattr(cpu, draw)((4, 3)), getattr(gpu, draw)((4, 3))
-        assert device_of(b) == "gpu" and a.dtype == b.dtype == np.float32
-        np.testing.assert_array_equal(a, to_host(b))
-
-
-def test_draws_have_the_wanted_spread_and_differ():
-    generator = Generator(0)
-    first, second = generator.normal((10_000,), std=3.0), generator.normal((10_000,), std=3.0)
-    assert abs(first.std() - 3) < 0.1 and abs(first.mean()) < 0.1
-    assert not np.array_equal(first, second)
-    numbers = generator.uniform((10_000,), low=-2.0, high=4.0, dtype=np.float64)
-    assert numbers.dtype == np.float64
-    assert -2 <= numbers.min() < -1.99 and 3.99 < numbers.max() < 4
 
 
 # --- Importing -----------------------------------------------------------------------------------

@@ -1,0 +1,139 @@
+"""The benchmark compares equals, reports what it measured, and says what it needs."""
+
+import json
+import platform
+import statistics
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from minicaps import allocator, bench, models
+
+TWINS = [f"channels {end}, {kind}" for end in ("first", "last") for kind in ("matmul", "einsum")]
+TWINS.append("popular")
+
+
+def network(preset, side, **options):
+    rng = np.random.default_rng(0)
+    model = models.build("capsnet", (2, side, side), 5, preset=preset, seed=1, **options)
+    images = rng.random((4, 2, side, side), dtype=np.float32)
+    return model, images, rng.integers(0, 5, 4)
+
+
+@pytest.mark.parametrize(("preset", "side"), [("small", 20), ("paper", 18)])
+@pytest.mark.parametrize("name", TWINS)
+def test_a_twin_has_the_loss_and_the_gradients_of_minicaps(preset, side, name):
+    torch = pytest.importorskip("torch")
+    from minicaps import bench_torch
+
+    gradient = "stop" if name == "popular" else "unrolled"
+    model, images, labels = network(preset, side, gradient=gradient)
+    twin = bench_torch.Twin(model, {**bench_torch.VARIANTS, **bench_torch.POPULAR}[name])
+    ours = bench.training_step(model, images, labels)
+    theirs = twin.step(torch.from_numpy(images), torch.from_numpy(labels))
+    assert ours() == pytest.approx(theirs, rel=1e-5)
+    gradients = twin.gradients()
+    assert gradients.keys() == dict(model.named_parameters()).keys()
+    for parameter, p in model.named_parameters():
+        error = np.linalg.norm(p.grad - gradients[parameter]) / np.linalg.norm(p.grad)
+        assert error < 1e-4, parameter
+
+
+def test_a_twin_takes_the_same_steps():
+    torch = pytest.importorskip("torch")
+    from minicaps import bench_torch
+
+    model, images, labels = network("small", 20)
+    twin = bench_torch.Twin(model, bench_torch.VARIANTS["channels last, matmul"])
+    ours = bench.training_step(model, images, labels)
+    before = [ours() for _ in range(5)]
+    after = [twin.step(torch.from_numpy(images), torch.from_numpy(labels)) for _ in range(5)]
+    assert before == pytest.approx(after, rel=1e-3)
+    assert before[-1] < before[0]
+
+
+def test_the_report_is_of_what_was_measured(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(bench, "PAUSE", 0)
+    file = tmp_path / "bench.json"
+    options = ["--against", "torch", "--preset", "small", "--batch", "4", "--repeats", "3"]
+    assert bench.main([*options, "--json", str(file)]) == 0
+    found = json.loads(file.read_text())
+    ours, fastest, popular = found["results"]
+    assert ours["name"] == "minicaps" and popular["name"] == "torch, popular"
+    best = min(found["trials"], key=lambda trial: trial["median"])
+    assert fastest["name"] == best["name"]
+    assert [trial["name"] for trial in found["trials"]] == [f"torch, {name}" for name in TWINS[:-1]]
+    for result in found["results"]:
+        times = result["milliseconds"]
+        assert len(times) == 3 and min(times) > 0
+        assert result["median"] == statistics.median(times)
+        assert result["images_per_second"] == pytest.approx(4000 / result["median"])
+        assert result["ratio"] == pytest.approx(result["median"] / ours["median"])
+    printed = capsys.readouterr().out
+    for word in (
+        ours["name"],
+        fastest["name"],
+        "popular",
+        f"{found['parameters']:,}",
+        found["cpu"],
+    ):
+        assert word in printed
+
+
+def test_alone_it_measures_alone(tmp_path):
+    file = tmp_path / "bench.json"
+    assert (
+        bench.main(["--preset", "small", "--batch", "2", "--repeats", "1", "--json", str(file)])
+        == 0
+    )
+    (result,) = json.loads(file.read_text())["results"]
+    assert result["name"] == "minicaps"
+
+
+def test_without_torch_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert bench.main(["--against", "torch"]) == 2
+    assert 'pip install "minicaps[torch]"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options", [["--batch", "0"], ["--repeats", "x"], ["--json", "/nowhere/x.json"]]
+)
+def test_senseless_options_are_refused_before_any_work(options, monkeypatch, capsys):
+    monkeypatch.setattr(models, "build", lambda *_, **__: pytest.fail("work was done"))
+    with pytest.raises(SystemExit) as stop:
+        bench.main(options)
+    assert stop.value.code == 2
+    assert options[0] in capsys.readouterr().err
+
+
+FAULTS = """
+import resource, numpy, minicaps, minicaps.bench
+from minicaps.allocator import keep_memory
+
+def faults():
+    numpy.ones(2**23)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(4):
+        numpy.ones(2**23)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(faults(), keep_memory(), faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is about glibc's allocator")
+def test_kept_memory_is_not_paged_in_again_and_importing_keeps_none():
+    run = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
+    before, agreed, after = run.stdout.split()
+    assert agreed == "True"
+    assert int(before) >= 4 * 2**26 // 2**21  # each array, in pages of at most 2 MiB
+    assert int(after) < int(before) / 4
+
+
+def test_another_c_library_is_left_alone(monkeypatch):
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: object())
+    assert allocator.keep_memory() is False

@@ -102,7 +102,7 @@ def compare(options, about):
     _print_head(report)
     timed = 3 if variants else 1
     total = len(variants) * (1 + TRIALS) + timed * (1 + options.repeats)
-    with tqdm(total=total, unit="step", leave=False) as bar:
+    with tqdm(total=total, unit="step", leave=False, disable=None) as bar:
         if variants:
             report["trials"] = summarise(race(variants, TRIALS, bar), options.batch)
             fastest = min(report["trials"], key=lambda trial: trial["median"])["name"]

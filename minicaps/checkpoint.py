@@ -6,7 +6,6 @@ checkpoint survives a full disk, a killed process or a power cut.
 
 import json
 import os
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -16,39 +15,51 @@ _META = "minicaps.json"
 
 
 class CheckpointError(RuntimeError):
-    """A file that is no checkpoint, is damaged, or was written by a newer format."""
+    """A checkpoint that cannot be written, or a file that cannot be trusted as one."""
 
 
 def save(path, arrays, meta):
-    """Write {name: array} and `meta` (anything that JSON can hold) to `path`, all or nothing."""
+    """Write {name: array} and `meta` (anything that JSON can hold) to `path`, all or nothing.
+
+    Raises CheckpointError if that fails; a file that was there before is unchanged then.
+    """
     path = Path(path)
     text = json.dumps({"format": FORMAT, **meta}).encode()
-    temporary = path.with_name(path.name + ".part")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")  # of this process alone
     try:
         with open(temporary, "wb") as file:
             np.savez(file, **{_META: np.frombuffer(text, np.uint8)}, **arrays)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def load(path):
-    """Return (arrays, meta) as given to `save`; CheckpointError when the file cannot be trusted."""
+def load(path, needs=()):
+    """Return (arrays, meta) as given to `save`; CheckpointError when the file cannot be trusted.
+
+    needs: names that `meta` must have.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         meta = json.loads(arrays.pop(_META).tobytes())
-        version = meta["format"]
+        version = int(meta["format"])
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no checkpoint {path}") from error
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:  # damaged bytes make zipfile, zlib, NumPy and json raise anything
         raise CheckpointError(f"{path} is damaged or no minicaps checkpoint: {error}") from error
     if version > FORMAT:
         raise CheckpointError(
             f"{path} has checkpoint format {version}, this minicaps reads up to {FORMAT}: update it"
         )
+    if missing := [name for name in needs if name not in meta]:
+        raise CheckpointError(f"{path} lacks {', '.join(missing)}: it was not saved by a training")
     return arrays, meta
 
 

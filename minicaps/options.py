@@ -45,7 +45,7 @@ def complete(given):
         options["shift"] = DEFAULT_SHIFT.get(options["data"], 0)
     if "decay" in given and options["schedule"] != "exponential":
         raise ValueError(f"--decay belongs to --schedule exponential, not {options['schedule']}")
-    if options["iterations"] == 1 and ("update" in given or options["gradient"] == "stop"):
+    if options["iterations"] == 1 and {"update", "gradient"} & given.keys():
         raise ValueError(
             "with --iterations 1 nothing is updated: leave --update and --gradient out"
         )

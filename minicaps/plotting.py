@@ -29,11 +29,13 @@ def curves(history, path):
         style = {"color": colour, "marker": marker, "markersize": 4, "label": part}
         loss.plot(epochs, [row[f"{part}_loss"] for row in history], **style)
         error.plot(epochs, [100 * (1 - row[f"{part}_accuracy"]) for row in history], **style)
-    loss.set(title="Loss: falling means learning", ylabel="loss", ylim=(0, None))
-    error.set(title="Error: the gap shows overfitting", ylabel="wrong answers, %", ylim=(0, None))
+    loss.set(title="Loss: falling means learning", ylabel="loss")
+    error.set(title="Error: the gap shows overfitting", ylabel="wrong answers, %")
     for axes in (loss, error):
-        axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(
+            xlabel="epoch", xlim=(0.5, len(epochs) + 0.5), ylim=(0, 1.05 * axes.dataLim.y1 or 1)
+        )
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)
     _save(figure, path)
@@ -42,7 +44,7 @@ def curves(history, path):
 def reconstructions(images, drawn, labels, answers, path):
     """Draw inputs above their reconstructions; images and drawn (n, C, H, W), names of classes."""
     n = len(images)
-    figure = _figure(1 + 0.95 * n, 2.7)
+    figure = _figure(max(6, 1 + 0.95 * n), 2.7)  # inches, at least for the title
     figure.suptitle(
         "Input above; below, what the decoder draws from the longest capsule", color=INK
     )

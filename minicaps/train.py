@@ -1,5 +1,6 @@
 """`python -m minicaps.train`: train a capsule network and write a run folder."""
 
+import os
 import platform
 import shlex
 import sys
@@ -7,12 +8,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+from tqdm import tqdm
 
 import minicaps
-from minicaps import checkpoint, data, plotting
+from minicaps import checkpoint, data, ops, plotting
 from minicaps.backend import DeviceError, choose_device
 from minicaps.data.batches import batches
-from minicaps.options import complete, make_parser
+from minicaps.options import DEFAULTS, complete, make_parser
 from minicaps.tensor import Tensor, no_grad
 from minicaps.training import (
     Diverged,
@@ -28,6 +30,7 @@ CHANGEABLE = {"resume", "epochs", "device", "data_dir", "quiet"}  # together wit
 
 def main(arguments=None):
     """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 128+n a signal."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser()
     given = vars(parser.parse_args(arguments))
     try:
@@ -37,11 +40,11 @@ def main(arguments=None):
         except ValueError as error:  # a value that makes no sense, found before any training
             parser.error(str(error))
         with stop.listening():
-            _train(trainer, options)
+            _train(trainer, options, shlex.join(["python", "-m", "minicaps.train", *arguments]))
     except Interrupted:
         folder = shlex.quote(str(trainer.folder))
-        print(f"Stopped and saved. Go on with:\n  python -m minicaps.train --resume {folder}")
-        return 128 + stop.signal
+        resume = f"python -m minicaps.train --resume {folder}"
+        return _fail(f"stopped and saved. Go on with:\n  {resume}", code=128 + stop.signal)
     except KeyboardInterrupt:
         return _fail("interrupted", code=130)
     except MemoryError:
@@ -56,14 +59,27 @@ def _fail(message, code=1):
     return code
 
 
+def _command():
+    """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter."""
+    if sys.stdout is None:  # closed
+        return main()
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    code = main()
+    try:
+        sys.stdout.flush()
+    except OSError:  # told already; Python must not try once more when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
 def _resumed(given):
     """Take the options of the run to resume; only those in CHANGEABLE may be given anew."""
     if fixed := sorted(given.keys() - CHANGEABLE):
         names = ", ".join("--" + name.replace("_", "-") for name in fixed)
         raise ValueError(f"{names} cannot change when a run is resumed: start a new run")
     folder = Path(given["resume"])
-    arrays, meta = checkpoint.load(folder / "last.npz")
-    options = {**meta["options"], "quiet": False, **given, "out": str(folder)}
+    arrays, meta = checkpoint.load(folder / "last.npz", needs=("model", "options", "progress"))
+    options = {**DEFAULTS, **meta["options"], "quiet": False, **given, "out": str(folder)}
     done = meta["progress"]["epoch"]
     if "epochs" in given and given["epochs"] < done:
         raise ValueError(f"--epochs {given['epochs']}: this run has done {done} already")
@@ -89,11 +105,12 @@ def _prepare(options, saved):
     if saved is not None:
         trainer.load(*saved)
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / "config.json", {"options": options, "model": trainer.model.config})
+    config = {"options": options, "model": trainer.model.config}
+    write_json(out / "config.json", config, new=saved is None)
     return trainer, stop
 
 
-def _train(trainer, options):
+def _train(trainer, options, command):
     """Train, measure, draw, and say what came out."""
     summary = trainer.run() | {
         "device": trainer.device.name,
@@ -103,7 +120,7 @@ def _train(trainer, options):
             trainer.device.xp.__name__: trainer.device.xp.__version__,
             "numpy": np.__version__,
         },
-        "command": shlex.join(["python", "-m", "minicaps.train", *sys.argv[1:]]),
+        "command": command,
     }
     folder = trainer.folder
     write_json(folder / "summary.json", summary)
@@ -135,6 +152,19 @@ def _draw_reconstructions(trainer, path):
     )
 
 
+def stuck(loss, classes):
+    """Say what it means if the mean margin loss is where nothing is learned; None elsewhere."""
+    for length, state in ((0, "dead"), (1, "saturated")):
+        lengths, label = np.full((1, classes), float(length)), np.zeros(1, np.int64)
+        if np.isclose(loss, ops.margin_loss(Tensor(lengths), label).data, rtol=1e-3):
+            return (
+                f"the margin loss is {loss:.4g}: all class capsules have length {length}. The"
+                f" network is {state}, no gradient comes through: try a smaller --learning-rate"
+                " or --weight-decay"
+            )
+    return None
+
+
 class Display:
     """Tells a person at a terminal how far the training is; silent when `quiet`."""
 
@@ -144,8 +174,6 @@ class Display:
         self.quiet, self.bar, self.looked = quiet, None, 0.0
 
     def start(self, trainer):
-        from tqdm import tqdm
-
         if self.quiet:
             return
         o, n = trainer.options, len(trainer.training)
@@ -162,8 +190,12 @@ class Display:
             initial=trainer.epoch * n + trainer.seen(),
             unit=" images",
             unit_scale=True,
-            disable=None,  # no bar in a file or a pipe
+            disable=not (sys.stderr and sys.stderr.isatty()),  # no bar in a file or a pipe
         )
+
+    def close(self):
+        if self.bar is not None:
+            self.bar.close()
 
     def step(self, trainer, images):
         if self.quiet:
@@ -180,6 +212,9 @@ class Display:
             )
 
     def epoch(self, trainer, row):
+        loss = row.get("validation_loss", row["train_loss"])
+        if warning := stuck(loss, len(trainer.data.class_names)):
+            tqdm.write(f"minicaps.train: {warning}", file=sys.stderr)
         if self.quiet:
             return
         text = f"epoch {row['epoch']}/{trainer.options['epochs']}"
@@ -191,4 +226,4 @@ class Display:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_command())

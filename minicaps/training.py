@@ -97,6 +97,7 @@ class Trainer:
         )
         self.batches = number_of_batches(len(self.training), options["batch_size"])
         self.epoch = self.batch = 0
+        self._rest_of_epoch()  # refuses a shift that does not fit now, not in training
         self.history, self.best, self.seconds = [], None, 0.0
         self._start_sums()
 
@@ -110,25 +111,25 @@ class Trainer:
         """Train to the last epoch; return the summary of the run."""
         self.display.start(self)
         try:
-            while self.epoch < self.options["epochs"]:
-                self._train_epoch()
-                self._finish_epoch()
-            return self._summary()
+            with np.errstate(over="ignore", invalid="ignore"):  # check_finite says more than NumPy
+                while self.epoch < self.options["epochs"]:
+                    self._train_epoch()
+                    self._finish_epoch()
+                return self._summary()
         except Interrupted:
             self.save("last.npz")
             raise
+        finally:
+            self.display.close()
+
+    def _rest_of_epoch(self):
+        """Return an iterator over the batches of this epoch that are not done yet."""
+        o, done = self.options, {"epoch": self.epoch, "start": self.batch}
+        return batches(self.training, o["batch_size"], seed=o["seed"], shift=o["shift"], **done)
 
     def _train_epoch(self):
         started, before = time.perf_counter(), self.seconds
-        o = self.options
-        for images, labels in batches(
-            self.training,
-            o["batch_size"],
-            seed=o["seed"],
-            epoch=self.epoch,
-            start=self.batch,
-            shift=o["shift"],
-        ):
+        for images, labels in self._rest_of_epoch():
             if self.stop:
                 raise Interrupted
             self._step(images, labels)
@@ -151,27 +152,31 @@ class Trainer:
         loss.backward()
         if o["clip"]:
             optim.clip_gradient_norm(self.model.parameters(), o["clip"])
-        self.optimizer.learning_rate = self.learning_rate()
+        self.optimizer.learning_rate = self.learning_rate(self.batch)
         self.optimizer.step()
         self.margin_sum = self.margin_sum + margin.data * len(labels)
         self.right = self.right + (routed.activations.argmax(axis=1) == labels).sum()
         bad = (self.first_bad < 0) & ~xp.isfinite(loss.data)
         self.first_bad = xp.where(bad, self.optimizer.steps, self.first_bad)
 
-    def learning_rate(self):
-        """The learning rate of the next step."""
+    def learning_rate(self, batch):
+        """The learning rate of the step with this batch of the epoch."""
         o = self.options
-        epoch = self.epoch + self.batch / self.batches
+        epoch = self.epoch + batch / self.batches
         return o["learning_rate"] * optim.SCHEDULES[o["schedule"]](epoch, o["epochs"], o["decay"])
 
     def check_finite(self):
         """Raise Diverged if a loss so far was infinite or NaN (waits for the device)."""
         if (step := int(self.first_bad)) >= 0:
-            raise Diverged(
-                f"the loss became infinite or NaN in step {step} (epoch {self.epoch + 1}). The"
-                " likely cause is a step too large: try a smaller --learning-rate"
-                f" (it was {self.options['learning_rate']:g}), or --clip 1"
-            )
+            self._diverged("loss", step)
+
+    def _diverged(self, what, step):
+        epoch = (step - 1) // self.batches + 1
+        raise Diverged(
+            f"the {what} became infinite or NaN in step {step} (epoch {epoch}). The likely cause is"
+            " a step too large: try a smaller --learning-rate"
+            f" (it was {self.options['learning_rate']:g}), or --clip 1"
+        )
 
     def seen(self):
         """Number of training samples of this epoch so far."""
@@ -189,15 +194,14 @@ class Trainer:
         if self.validation:
             loss, right = evaluate(self.model, self.validation, self.device, self.dtype, self.stop)
             if not np.isfinite(loss):
-                self.first_bad = self.first_bad * 0 + self.optimizer.steps
-                self.check_finite()
+                self._diverged("validation loss", self.optimizer.steps)
             row |= {
                 "validation_loss": loss,
                 "validation_accuracy": right / len(self.validation),
             }
         seconds = self.seconds - sum(row["seconds"] for row in self.history)
         row |= {
-            "learning_rate": self.optimizer.learning_rate,
+            "learning_rate": self.learning_rate(self.batches - 1),
             "seconds": seconds,
             "images_per_second": len(self.training) / seconds,
         }
@@ -232,10 +236,15 @@ class Trainer:
         state = self.optimizer.state_dict()
         steps = {"steps": np.asarray(state.pop("steps"))}
         arrays = checkpoint.pack(model=self.model.state_dict(), optimizer=state | steps)
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            self._diverged("model", self.optimizer.steps)  # by a step that had a finite loss
         checkpoint.save(self.folder / name, arrays, meta)
 
     def load(self, arrays, meta):
-        """Go on from a checkpoint of this run."""
+        """Go on from a checkpoint of this run; ValueError if it does not fit the data."""
+        for key in ("input_shape", "classes"):
+            if (saved := meta["model"][key]) != (here := self.model.config[key]):
+                raise ValueError(f"{key} is {saved} in the checkpoint, but {here} in this run")
         self.model.load_state_dict(checkpoint.unpack(arrays, "model"))
         self.optimizer.load_state_dict(checkpoint.unpack(arrays, "optimizer"))
         progress = meta["progress"]
@@ -281,13 +290,19 @@ def build_model(options, data):
 
 
 def load_model(path, device):
-    """Build the model of a checkpoint, with its parameters, on `device`."""
-    arrays, meta = checkpoint.load(path)
+    """Build the model of a checkpoint, with its parameters, on `device`.
+
+    Raises CheckpointError for a file that is no checkpoint of a model this minicaps can build.
+    """
+    arrays, meta = checkpoint.load(path, needs=["model"])
     config, state = meta["model"], checkpoint.unpack(arrays, "model")
-    model = models.build(
-        config["name"], config["input_shape"], config["classes"], **config["options"]
-    )
-    model.astype(next(iter(state.values())).dtype).load_state_dict(state)
+    try:
+        model = models.build(
+            config["name"], config["input_shape"], config["classes"], **config["options"]
+        )
+        model.astype(next(iter(state.values())).dtype).load_state_dict(state)
+    except (KeyError, TypeError, ValueError, StopIteration) as error:
+        raise checkpoint.CheckpointError(f"{path} holds no model to build: {error}") from error
     return model.to(device)
 
 
@@ -298,6 +313,7 @@ def _write_csv(path, rows):
         writer.writerows(rows)
 
 
-def write_json(path, value):
-    """Write `value` to `path`, readable by people too."""
-    Path(path).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+def write_json(path, value, *, new=False):
+    """Write `value` to `path`, readable by people too; `new` refuses a file that exists."""
+    with open(path, "x" if new else "w") as file:
+        file.write(json.dumps(value, indent=2) + "\n")  # ASCII, so it is the same in any locale

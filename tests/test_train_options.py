@@ -1,0 +1,317 @@
+"""The options of `python -m minicaps.train`: each is explained, checked and obeyed."""
+
+import argparse
+
+import numpy as np
+import pytest
+from idx_files import FILES, Tiny, isolate
+from tiny_runs import (
+    TINY,
+    history,
+    parameters,
+    run,
+    same,
+    saved,
+    summary,
+    tiny,  # noqa: F401 (used by every test here)
+)
+
+from minicaps import data, models, train
+from minicaps.options import DEFAULTS, complete, make_parser
+from minicaps.training import Trainer
+
+ACTIONS = [a for a in make_parser()._actions if not isinstance(a, argparse._HelpAction)]
+
+
+def flag(name):
+    return "--" + name.replace("_", "-")
+
+
+# ---- explained
+
+
+def test_help_explains_every_option_on_two_screens(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stopped:
+        train.main(["--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) <= 70
+    assert max(map(len, shown.splitlines())) <= 80
+    for group in ("data:", "model:", "optimisation:", "run:"):
+        assert f"\n{group}\n" in shown
+    for action in ACTIONS:
+        assert action.option_strings == [flag(action.dest)]
+        assert flag(action.dest) in shown
+        assert len(action.help) > 10
+
+
+def test_help_shows_the_defaults_and_the_choices():
+    assert {a.dest for a in ACTIONS} == DEFAULTS.keys()
+    for action in ACTIONS:
+        default = DEFAULTS[action.dest]
+        if default is not None and action.dest != "quiet":
+            assert action.help.endswith(f"(default: {default})")
+        for choice in action.choices or ():
+            assert choice in action.help
+
+
+def test_defaults_pass_the_checks_of_the_options():
+    for action in ACTIONS:
+        default = DEFAULTS[action.dest]
+        if default is not None and action.dest != "quiet":
+            given = make_parser().parse_args([flag(action.dest), str(default)])
+            assert getattr(given, action.dest) == default
+
+
+# ---- checked
+
+NO_NUMBERS = ("nan", "-inf", "ten", "")
+NO_COUNTS = (*NO_NUMBERS, "inf", "-1", "1.5")
+NONSENSE = {
+    "limit": ("0", *NO_COUNTS),
+    "validation": ("1.0", "1e3", "inf", "-1", "-0.1", *NO_NUMBERS),
+    "shift": NO_COUNTS,
+    "iterations": ("0", *NO_COUNTS),
+    "reconstruction": ("-1", "inf", "1e999", *NO_NUMBERS),
+    "epochs": ("0", *NO_COUNTS),
+    "batch_size": ("0", *NO_COUNTS),
+    "learning_rate": ("0", "-1", "inf", "1e999", "1e-999", *NO_NUMBERS),
+    "decay": ("0", "-1", "1.01", "inf", *NO_NUMBERS),
+    "weight_decay": ("-1", "inf", *NO_NUMBERS),
+    "clip": ("0", "-1", "inf", *NO_NUMBERS),
+    "seed": NO_COUNTS,
+}
+FOLDERS = {"data_dir", "out", "resume"}  # any text may name one; quiet takes no value
+NONSENSE |= {a.dest: ("paperr", "0", "") for a in ACTIONS if a.choices}
+
+
+@pytest.fixture
+def no_work(monkeypatch, tmp_path):
+    """Loading data is a failure now, and so is anything that was written in the end."""
+
+    def load(*_, **__):
+        raise AssertionError("work before the options are checked")
+
+    monkeypatch.setattr(data, "load", load)
+    yield
+    assert list(tmp_path.iterdir()) == []
+
+
+def refusal(capsys, *arguments):
+    """What is said about wrong usage."""
+    with pytest.raises(SystemExit) as stopped:
+        train.main(list(arguments))
+    assert stopped.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    usage, message = said.err.splitlines()
+    assert usage == "usage: python -m minicaps.train [options]"
+    return message.removeprefix("python -m minicaps.train: error: ")
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_senseless_values_are_refused_before_any_work(no_work, capsys, name):
+    for value in NONSENSE[name]:
+        said = refusal(capsys, f"{flag(name)}={value}")
+        assert said.startswith(f"argument {flag(name)}: ")
+        assert repr(value) in said
+        assert "choose from" in said or "must be a" in said
+
+
+def test_every_option_is_in_the_table_of_nonsense():
+    assert NONSENSE.keys() | FOLDERS | {"quiet"} == DEFAULTS.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--decay", "0.5", "--schedule", "cosine"], "--decay belongs to --schedule exponential"),
+        (["--iterations", "1", "--update", "recompute"], "with --iterations 1 nothing is updated"),
+        (["--iterations", "1", "--gradient", "stop"], "with --iterations 1 nothing is updated"),
+        (["--data-dir", "."], "strokes are drawn, not read: leave --data-dir out"),
+        (["--batchsize", "3"], "unrecognized arguments: --batchsize 3"),
+        (["runs"], "unrecognized arguments: runs"),
+        (["--epochs"], "argument --epochs: expected one argument"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_any_work(no_work, capsys, arguments, said):
+    assert said in refusal(capsys, *arguments)
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULTS.keys() - train.CHANGEABLE))
+def test_a_resumed_run_keeps_its_options(no_work, capsys, name):
+    value = DEFAULTS[name]
+    value = {"limit": 5, "shift": 2, "clip": 1, "out": "x"}.get(name, value)
+    said = refusal(capsys, "--resume", "x", flag(name), str(value))
+    assert said == f"{flag(name)} cannot change when a run is resumed: start a new run"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--shift", "28"], "shift must be 0 to 27 pixels for these images, got 28"),
+        (["--validation", "40"], "would take 40 of 40 training samples"),
+        (["--validation", "0.01"], "would take 0 of 40 training samples"),
+        (["--limit", "1"], "would take 0 of 1 training samples"),
+        (["--limit", "10001"], "limit 10001 is more than the 10000 training samples of strokes"),
+    ],
+)
+def test_what_does_not_fit_the_data_is_refused_before_training(tmp_path, capsys, arguments, said):
+    assert said in refusal(capsys, *TINY, "--out", "run", *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "training", "validation"),
+    [
+        (["--limit", "1", "--validation", "0"], 1, 0),
+        (["--limit", "2", "--validation", "0.5"], 1, 1),
+        (["--limit", "9", "--validation", "1"], 8, 1),
+        (["--limit", "9", "--validation", "0.0"], 9, 0),
+        (["--limit", "9", "--batch-size", "100000"], 8, 1),
+    ],
+)
+def test_the_smallest_and_the_largest_run(capsys, arguments, training, validation):
+    assert train.main([*TINY[:-1], "--out", "run", *arguments]) == 0
+    said = f"Data: strokes, {training:,} training, {validation:,} validation, 30 test pictures"
+    assert said in capsys.readouterr().out
+
+
+# ---- obeyed: each option changes what is learned, or else what is done
+
+
+CHANGES_WHAT_IS_LEARNED = {
+    "limit": "39",
+    "validation": "5",
+    "shift": "1",
+    "preset": "other",
+    "iterations": "2",
+    "update": "recompute",
+    "gradient": "stop",
+    "squash": "tanh",
+    "reconstruction": "0.5",
+    "epochs": "2",
+    "batch_size": "9",
+    "optimizer": "sgd",
+    "learning_rate": "0.01",
+    "schedule": "constant",
+    "decay": "0.1",
+    "weight_decay": "0.1",
+    "clip": "0.01",
+    "seed": "1",
+    "precision": "float64",
+}
+
+
+@pytest.mark.parametrize("name", CHANGES_WHAT_IS_LEARNED)
+def test_the_option_changes_what_is_learned(monkeypatch, name):
+    small = models.CAPSNET_PRESETS["small"]
+    monkeypatch.setitem(models.CAPSNET_PRESETS, "other", small | {"capsule_size": 5})
+    value = CHANGES_WHAT_IS_LEARNED[name]
+    folder = run(flag(name), value, out="changed")
+    assert str(saved(folder)[1]["options"][name]) == value
+    assert not same(parameters(folder), parameters(run()))
+
+
+@pytest.mark.parametrize("name", ["update", "squash", "gradient", "optimizer", "schedule"])
+def test_every_choice_learns_something_else(name):
+    (action,) = (a for a in ACTIONS if a.dest == name)
+    folders = [run(flag(name), choice, out=choice) for choice in action.choices]
+    for k, folder in enumerate(folders):
+        for other in folders[:k]:
+            assert not same(parameters(folder), parameters(other)), (folder, other)
+
+
+@pytest.fixture
+def mnist(monkeypatch, tmp_path):
+    """A tiny MNIST, in a folder that only --data-dir names."""
+    isolate(monkeypatch, tmp_path)
+    random = np.random.default_rng(0)
+    arrays = [
+        random.integers(0, 256, (50, 28, 28), dtype=np.uint8),
+        random.integers(0, 10, 50, dtype=np.uint8),
+        random.integers(0, 256, (20, 28, 28), dtype=np.uint8),
+        random.integers(0, 10, 20, dtype=np.uint8),
+    ]
+    Tiny(monkeypatch, "mnist", dict(zip(FILES, arrays, strict=True))).write(tmp_path / "mine")
+
+
+def test_data_and_data_dir(mnist):
+    folder = run("--data", "mnist", "--data-dir", "mine")
+    assert summary(folder)["test_samples"] == 20
+    options = saved(folder)[1]["options"]
+    assert (options["data"], options["shift"]) == ("mnist", 2)
+    same_shift = run("--data", "mnist", "--data-dir", "mine", "--shift", "2", out="same")
+    no_shift = run("--data", "mnist", "--data-dir", "mine", "--shift", "0", out="other")
+    assert same(parameters(folder), parameters(same_shift))
+    assert not same(parameters(folder), parameters(no_shift))
+
+
+def ink_of_batches(monkeypatch, *options):
+    """Look at a run that takes no step: the ink of each picture, in order, in rows by epoch."""
+    ink = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Trainer, "_step", lambda self, images, labels: ink.extend(images.sum((1, 2, 3)))
+        )
+        folder = run("--epochs", "2", "--shift", "0", *options, out="run" + "".join(options))
+    return np.array(ink).reshape(2, -1), parameters(folder)
+
+
+def test_the_seed_is_that_of_data_order_validation_and_initial_values(monkeypatch, mnist):
+    def both(*options):
+        runs = [ink_of_batches(monkeypatch, "--seed", seed, *options) for seed in "01"]
+        (ink, start), (other_ink, other_start) = runs
+        return ink, other_ink, start, other_start
+
+    ink, other_ink, start, other_start = both("--validation", "0")
+    for name in start:
+        assert name.endswith("bias") or not np.array_equal(start[name], other_start[name])
+    assert set(ink[0]) == set(ink[1])  # an epoch has all pictures
+    assert set(ink[0]).isdisjoint(other_ink[0])  # of strokes that are drawn anew
+    fixed = ("--data", "mnist", "--data-dir", "mine")
+    ink, other_ink, *_ = both("--validation", "0", *fixed)
+    assert set(ink[0]) == set(ink[1]) == set(other_ink[0])
+    orders = [ink[0], ink[1], other_ink[0], other_ink[1]]
+    assert len({tuple(order) for order in orders}) == 4
+    ink, other_ink, *_ = both("--validation", "10", *fixed)
+    assert set(ink[0]) == set(ink[1]) != set(other_ink[0])
+
+
+def test_model(monkeypatch):
+    class Wider(models.CapsNet):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            self.extra = self.convolutions[0]
+
+    monkeypatch.setitem(models.MODELS, "wider", Wider)
+    folder = run("--model", "wider")
+    assert saved(folder)[1]["model"]["name"] == "wider"
+    assert parameters(folder).keys() > parameters(run(out="capsnet")).keys()
+
+
+def test_reconstruction_0_trains_without_a_decoder():
+    folder = run("--reconstruction", "0")
+    assert not any(name.startswith("decoder") for name in parameters(folder))
+    assert "reconstruction_loss" not in history(folder)[0]
+    assert "reconstruction_loss" in history(run(out="with"))[0]
+
+
+def test_device(strict_cupy):
+    assert summary(run("--device", "gpu", out="gpu"))["device"] == "strict stand-in (CuPy)"
+    assert summary(run("--device", "auto", out="auto"))["device"] == "strict stand-in (CuPy)"
+    assert summary(run("--device", "cpu", out="cpu"))["device"] == "CPU (NumPy)"
+
+
+def test_every_option_has_a_test_that_it_is_obeyed():
+    elsewhere = {"data", "data_dir", "model", "device"}  # above
+    in_test_train = {"out", "resume", "quiet"}
+    assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | in_test_train == DEFAULTS.keys()
+
+
+def test_complete_adds_the_defaults():
+    assert complete({"out": "x"}) == DEFAULTS | {"out": "x", "shift": 0}
+    assert complete({"data": "mnist"})["shift"] == 2
+    assert complete({"data": "fashion-mnist"})["shift"] == 0
+    assert complete({"data": "mnist", "shift": 0})["shift"] == 0

@@ -1,0 +1,111 @@
+"""Runs of the trainer that take a moment, for the tests: short names for what they repeat.
+
+Forty drawn pictures, thirty to test on, and a network much smaller than `small` in its place.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minicaps import checkpoint, models, plotting, train
+from minicaps.data import strokes
+
+ROOT = Path(__file__).parents[1]
+# 36 training pictures in 5 batches, the last of 4, and 4 for validation
+TINY = ["--limit", "40", "--batch-size", "8", "--epochs", "1", "--device", "cpu", "--quiet"]
+NETWORK = {
+    "convolutions": ((4, 5, 2),),
+    "primary": (2, 4, 5, 2),
+    "capsule_size": 4,
+    "hidden": (8,),
+}
+# The fixture `tiny` and the command, in another process:
+TINY_PROCESS = f"""
+import runpy
+from minicaps import models, plotting
+from minicaps.data import strokes
+strokes.TEST_SIZE = 30
+models.CAPSNET_PRESETS["small"] = {NETWORK}
+plotting.curves = plotting.reconstructions = lambda *_: None
+runpy.run_module("minicaps.train", run_name="__main__")
+"""
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch, tmp_path):
+    """Few test pictures, a tiny network, no drawing, and an empty folder to work in."""
+    monkeypatch.setattr(strokes, "TEST_SIZE", 30)
+    monkeypatch.setitem(models.CAPSNET_PRESETS, "small", NETWORK)
+    monkeypatch.setattr(plotting, "curves", lambda *_: None)
+    monkeypatch.setattr(plotting, "reconstructions", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments, out="run"):
+    """Train in this process; return the run folder."""
+    assert train.main([*TINY, "--out", str(out), *arguments]) == 0
+    return Path(out)
+
+
+def go_on(folder, *arguments):
+    """Resume a run in this process; return its folder."""
+    assert train.main(["--resume", str(folder), "--quiet", *arguments]) == 0
+    return Path(folder)
+
+
+def environment():
+    """As users have it: output is buffered, and messages are not translated."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return own | {"PYTHONPATH": str(ROOT)}
+
+
+def start(*arguments, code=TINY_PROCESS, **keywords):
+    """Start training in another process."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    keywords = pipes | {"env": environment(), "text": True} | keywords
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], **keywords)
+
+
+def finish(process):
+    """Wait for a process; return its exit code and what it wrote. A traceback is a failure."""
+    out, err = process.communicate(timeout=120)
+    assert "Traceback" not in err and "Exception ignored" not in err, err
+    return process.returncode, out, err
+
+
+def saved(folder, name="last.npz"):
+    """The arrays and the meta of a run's checkpoint."""
+    return checkpoint.load(Path(folder) / name)
+
+
+def parameters(folder, name="last.npz"):
+    return checkpoint.unpack(saved(folder, name)[0], "model")
+
+
+def history(folder):
+    return saved(folder)[1]["progress"]["history"]
+
+
+def summary(folder):
+    return json.loads((Path(folder) / "summary.json").read_text())
+
+
+def same(one, other):
+    """Tell whether two dictionaries of arrays are bit-equal."""
+    return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
+
+
+def assert_equal_runs(one, other):
+    """Parameters and optimiser are bit-equal, and all that was measured but the time."""
+    assert same(saved(one)[0], saved(other)[0])
+    rows = [history(folder) for folder in (one, other)]
+    for row in (*rows[0], *rows[1]):
+        del row["seconds"], row["images_per_second"]
+    assert rows[0] == rows[1]
+    for key in ("test_right", "test_loss", "best_epoch", "epochs"):
+        assert summary(one)[key] == summary(other)[key]

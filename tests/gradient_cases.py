@@ -13,6 +13,7 @@ A new op needs a builder here, under `@case` with the op's name:
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import numpy as np
 
@@ -356,6 +357,11 @@ for _subscripts in (
 # --- Images --------------------------------------------------------------------------------------
 
 
+def conv2d_by_spectra(*tensors, **options):
+    with patch.object(ops.conv, "worthwhile", lambda *sizes: True):
+        return ops.conv2d(*tensors, **options)
+
+
 def _convolution_case(op, name, function, arguments):
     @case(op, name)
     def build(shape, rng):
@@ -369,6 +375,7 @@ def _convolution_case(op, name, function, arguments):
 
 _convolution_case("conv2d", "conv2d", ops.conv2d, 2)
 _convolution_case("conv2d", "conv2d_with_bias", ops.conv2d, 3)
+_convolution_case("conv2d", "conv2d_by_spectra", conv2d_by_spectra, 3)
 _convolution_case("_windows", "conv2d_plain", ops.conv2d_plain, 2)
 _convolution_case("_windows", "conv2d_plain_with_bias", ops.conv2d_plain, 3)
 

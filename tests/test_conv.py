@@ -9,14 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minicaps import Tensor, ops
-from minicaps.ops import conv
+from minicaps.ops import conv, fourier
+
+SPECTRA = "worthwhile", lambda image, kernel, stride: len(image) > 0  # else: by patches
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 
 @st.composite
 def convolutions(draw):
-    """Return images, kernels, bias, options, bytes of workspace."""
+    """Return images, kernels, bias, options, a context that fixes the method."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     size = st.integers(1, 4)
     b, c, o, k, m = draw(st.integers(0, 4)), draw(size), draw(size), draw(size), draw(size)
@@ -26,8 +28,10 @@ def convolutions(draw):
     x, weight, bias = (rng.normal(size=s) for s in ((b, c, h, w), (o, c, k, m), (o,)))
     x = draw(st.sampled_from([lambda x: x, channels_last_in_memory, np.asfortranarray]))(x)
     bias = draw(st.sampled_from([bias, None]))
-    workspace = draw(st.sampled_from([1, 1000, 5000, conv.WORKSPACE]))
-    return x, weight, bias, {"stride": stride, "padding": padding}, workspace
+    method = draw(
+        st.sampled_from([("WORKSPACE", 1), ("WORKSPACE", 1000), ("WORKSPACE", 2**30), SPECTRA])
+    )
+    return x, weight, bias, {"stride": stride, "padding": padding}, patch.object(conv, *method)
 
 
 def channels_last_in_memory(x):
@@ -48,10 +52,10 @@ many = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @many
 @given(convolutions())
 def test_fast_equals_plain(drawn):
-    x, weight, bias, options, workspace = drawn
+    x, weight, bias, options, method = drawn
     arrays = [x, weight] if bias is None else [x, weight, bias]
     expected = run(ops.conv2d_plain, arrays, **options)
-    with patch.object(conv, "WORKSPACE", workspace):
+    with method:
         found = run(ops.conv2d, arrays, **options)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
@@ -60,15 +64,47 @@ def test_fast_equals_plain(drawn):
 @many
 @given(convolutions())
 def test_conv2d_is_the_correlation_of_scipy(drawn):
-    x, weight, bias, options, workspace = drawn
+    x, weight, bias, options, method = drawn
     p, s = options["padding"], options["stride"]
     padded = np.pad(x, ((0, 0), (0, 0), (p, p), (p, p)))
-    with patch.object(conv, "WORKSPACE", workspace):
+    with method:
         y = ops.conv2d(x, weight, bias, **options).data
     for b, o in np.ndindex(y.shape[:2]):
         expected = scipy.signal.correlate(padded[b], weight[o], mode="valid", method="direct")
         shift = 0 if bias is None else bias[o]
         np.testing.assert_allclose(y[b, o], expected[0, ::s, ::s] + shift, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_spectra_lose_no_precision(dtype):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s) for s in ((3, 8, 20, 20), (6, 8, 9, 9))]
+    exact = run(ops.conv2d_plain, arrays, stride=2)
+    with patch.object(conv, *SPECTRA):
+        found = run(ops.conv2d, [a.astype(dtype) for a in arrays], exact[0].astype(dtype), stride=2)
+    exact = run(ops.conv2d_plain, arrays, exact[0], stride=2)
+    for a, b in zip(found, exact, strict=True):
+        assert a.dtype == dtype
+        assert np.abs(a - b).max() < 8 * np.finfo(dtype).eps * np.abs(b).max()
+
+
+def test_spectra_are_chosen_where_they_save():
+    """The counts by hand, for 128 images of 20×20, 256 channels to 256, 9×9, stride 2."""
+    sizes = (128, 20, 20, 256), (256, 9, 9, 256)
+    products = 12 * 60 * 128 * 1024 * 256  # 60 frequencies, 4 phases of 256 channels
+    transforms = 4 * 60 * (128 * 1024 * 100 + 1024 * 256 * 25 + 128 * 256 * 36)
+    patches = 3 * 128 * 36 * 81 * 256 * 256
+    assert fourier.multiplications(*sizes, stride=2) == (patches, products + transforms)
+
+    def chosen(image, kernel, stride, dtype=np.float32):
+        return fourier.worthwhile(np.empty(image, dtype), np.empty(kernel, dtype), stride)
+
+    assert chosen(*sizes, 2)
+    assert not chosen(*sizes, 2, np.float16)
+    assert not chosen((1, 20, 20, 256), (256, 9, 9, 256), 2)  # one image: the kernel's transform
+    assert not chosen((128, 28, 28, 1), (256, 9, 9, 1), 1)  # the first layer
+    assert not chosen((64, 12, 12, 64), (64, 3, 3, 64), 2)
+    assert not chosen((0, 20, 20, 256), (256, 9, 9, 256), 2)
 
 
 def test_a_small_workspace_means_several_blocks():

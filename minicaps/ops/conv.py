@@ -8,6 +8,7 @@ row of the image is then one run of L·C numbers, and copying patches is what co
 import math
 
 from minicaps.backend import array_module
+from minicaps.ops.fourier import by_spectra, worthwhile
 from minicaps.ops.product import einsum
 from minicaps.ops.shape import pad
 from minicaps.tensor import op
@@ -109,40 +110,58 @@ def _windows(x, *, window, stride):
 def conv2d(x, weight, bias=None, *, stride=1, padding=0):
     """Cross-correlate images x (B, C, H, W) with kernels weight (O, C, K, L): (B, O, P, Q).
 
-    P = (H + 2·padding − K) // stride + 1, and Q alike; bias (O,). A product of a patch matrix
-    (B·P·Q, K·L·C) with the kernel matrix (K·L·C, O), a few images at a time: the patches of a
-    whole batch would fill 380 MB for CapsNet's second layer, and memory is slower than BLAS.
+    P = (H + 2·padding − K) // stride + 1, and Q alike; bias (O,). Computed by patches, or by
+    spectra where `fourier.worthwhile` finds that these save enough.
     """
-    p, q = _check(x, weight, bias, stride, padding)
-    xp = array_module(x)
-    o, c, k, m = weight.shape
-    image = channels_last(x, padding)
-    kernel = weight.transpose(0, 2, 3, 1).reshape(o, -1)  # (O, K·L·C)
-    dtype = xp.result_type(*[a.dtype for a in (x, weight, bias) if a is not None])
-    y = xp.empty((x.shape[0], p, q, o), dtype)
-    blocks = _blocks(y, kernel)
-    for images, patches in _patches(image, (k, m), stride, blocks):
-        xp.matmul(patches, kernel.T, out=y[images].reshape(-1, o))
+    _check(x, weight, bias, stride, padding)
+    image, kernel = channels_last(x, padding), weight.transpose(0, 2, 3, 1)
+    correlate = by_spectra if worthwhile(image, kernel, stride) else by_patches
+    y, pull_image, pull_kernel = correlate(image, kernel, stride)
     if bias is not None:
+        y = y.astype(array_module(x).result_type(y.dtype, bias.dtype), copy=False)
         y += bias
+    inside = slice(padding, -padding or None)
 
     def pull_x(g):
-        g = channels_last(g)
-        total = xp.zeros_like(image)
-        for images in blocks:
-            patches = g[images].reshape(-1, o) @ kernel
-            add_windows(total[images], patches.reshape(-1, p, q, k, m, c), stride)
-        inside = slice(padding, -padding or None)
-        return total[:, inside, inside].transpose(0, 3, 1, 2)
+        return pull_image(channels_last(g))[:, inside, inside].transpose(0, 3, 1, 2)
 
     def pull_weight(g):
-        g = channels_last(g)
-        total = xp.zeros_like(kernel)
-        for images, patches in _patches(image, (k, m), stride, blocks):
-            total += g[images].reshape(-1, o).T @ patches
-        return total.reshape(o, k, m, c).transpose(0, 3, 1, 2)
+        return pull_kernel(channels_last(g)).transpose(0, 3, 1, 2)
 
     return y.transpose(0, 3, 1, 2), (pull_x, pull_weight, lambda g: g.sum(axis=(0, 2, 3)))
+
+
+def by_patches(image, kernel, stride):
+    """Correlate image (B, H, W, C) with kernel (O, K, L, C) as one product of matrices.
+
+    Returns y (B, P, Q, O) and two functions of g, which is like y: the gradients of image and
+    kernel. Patch matrix (B·P·Q, K·L·C) times kernel matrix (K·L·C, O), a few images at a time:
+    the patches of a whole batch would fill 380 MB for CapsNet's second layer, and memory is
+    slower than BLAS.
+    """
+    xp = array_module(image)
+    o, *window, c = kernel.shape
+    matrix = kernel.reshape(o, -1)  # (O, K·L·C)
+    p, q = (output_size(n, k, stride) for n, k in zip(image.shape[1:3], window, strict=True))
+    y = xp.empty((len(image), p, q, o), xp.result_type(image.dtype, kernel.dtype))
+    blocks = _blocks(y, matrix)
+    for images, patches in _patches(image, window, stride, blocks):
+        xp.matmul(patches, matrix.T, out=y[images].reshape(-1, o))
+
+    def pull_image(g):
+        total = xp.zeros_like(image)
+        for images in blocks:
+            patches = g[images].reshape(-1, o) @ matrix
+            add_windows(total[images], patches.reshape(-1, p, q, *window, c), stride)
+        return total
+
+    def pull_kernel(g):
+        total = xp.zeros_like(matrix)
+        for images, patches in _patches(image, window, stride, blocks):
+            total += g[images].reshape(-1, o).T @ patches
+        return total.reshape(kernel.shape)
+
+    return y, pull_image, pull_kernel
 
 
 def _blocks(y, kernel):

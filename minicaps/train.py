@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 import minicaps
 from minicaps import checkpoint, data, ops, plotting
+from minicaps.allocator import keep_memory
 from minicaps.backend import DeviceError, choose_device
 from minicaps.data.batches import batches
 from minicaps.options import DEFAULTS, complete, make_parser
@@ -61,6 +62,7 @@ def _fail(message, code=1):
 
 def _command():
     """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter."""
+    keep_memory()
     if sys.stdout is None:  # closed
         return main()
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")

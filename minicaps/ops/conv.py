@@ -13,9 +13,8 @@ from minicaps.ops.product import einsum
 from minicaps.ops.shape import pad
 from minicaps.tensor import op
 
-WORKSPACE = (
-    32 * 2**20
-)  # bytes of patches at a time: larger leaves the cache, smaller feeds BLAS less
+# Bytes of patches at a time: more leaves the cache, fewer feed BLAS less well.
+WORKSPACE = 32 * 2**20
 
 
 def output_size(size, kernel, stride=1, padding=0):

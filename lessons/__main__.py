@@ -15,7 +15,7 @@ COMMANDS = """commands:
   run 06             run a lesson as a script; pictures go to a temporary folder
   check [06 ...]     compare texts, figures and quotes with what the code does now
   update [06 ...]    write fresh texts, figures and quotes into the pages
-  notebook 06        write an executed notebook for Jupyter or Colab, 06_name.ipynb, here
+  notebook 06        write an executed notebook for Jupyter, 06_name.ipynb, here
 
 A lesson is a number or the path of a page. Exit status: 0 all well, 1 a lesson failed, 2 wrong use.
 """

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from lessons.execute import run_page
-from lessons.page import SUMMARY, read_blocks
+from lessons.page import IMAGE, SUMMARY, read_blocks
 
 
 def make_notebook(path):
@@ -23,8 +23,7 @@ def make_notebook(path):
             words, open_summary = _words(page[position : block.line - 2], open_summary)
             cells += [*words, _code(block, outcomes[block.line])]
             position = block.end
-            for line in _output_lines(block):
-                page[line - 1] = ""
+            _take_outputs(page, block)
     words, _ = _words(page[position:], open_summary)
     cells += words
     for number, cell in enumerate(cells):
@@ -35,11 +34,16 @@ def make_notebook(path):
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 
-def _output_lines(block):
-    """Numbers of the page's lines that show outputs of the block."""
+def _take_outputs(page, block):
+    """Blank what the block printed in the lines of the page; leave the words of its pictures.
+
+    The words are a caption, because an output has no alt text once the reader runs its cell.
+    """
     if block.output:
-        yield from range(block.output.line - 1, block.output.end + 1)
-    yield from (line for line, _ in block.images)
+        for line in range(block.output.line - 1, block.output.end + 1):
+            page[line - 1] = ""
+    for line, _ in block.images:
+        page[line - 1] = f"*Figure:* {IMAGE.match(page[line - 1])['alt']}"
 
 
 def _words(lines, summary):

@@ -505,4 +505,5 @@ def test_a_notebook_runs_and_holds_outputs_and_folded_solutions(made):
     assert folded == [False, True, True]
     assert words.count("<details>") == words.count("</details>") == 1
     assert "Nine, as the code" in words
+    assert "*Figure:* A parabola that rises from the origin to four at x = 2.\n" in words
     assert "```python\n@twice\ndef third" in words and "```text" not in words and "![" not in words

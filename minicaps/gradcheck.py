@@ -14,6 +14,7 @@ import numpy as np
 from minicaps.tensor import Tensor, no_grad
 
 ALL_ENTRIES = 200  # inputs up to this size are checked entry by entry
+TINY = np.finfo(np.float64).tiny  # keeps 0/0 away where a function is 0 throughout
 DIRECTIONS = 20  # larger ones along this many random directions
 
 
@@ -29,48 +30,65 @@ def check_gradients(function, *arrays, step=1e-5, rtol=1e-5, atol=1e-7, seed=0):
     arrays: floating-point NumPy arrays; they are copied and widened to float64, and the copies are
         transposed, strided or reversed in memory where the arrays are.
     step: h in (f(x+h) − f(x−h)) / 2h, taken relative to max(1, |x|).
-    rtol, atol: how far the two may differ: atol · (1 + scale of the gradient) + rtol · |value|.
+    rtol, atol: how far the two may differ: rtol · |value| + atol · the largest entry of the
+        argument's gradient, and what rounding of the function's value makes of the difference.
+
+    Each gradient must also come out the same when it alone is wanted.
 
     Raises GradientError naming the worst entry, both values and the step; TypeError for arrays
     that are not floating-point.
     """
     rng = np.random.default_rng(seed)
     arrays = [_widened(a) for a in arrays]
-    tensors = [Tensor(a, requires_grad=True) for a in arrays]
-    outputs = _as_list(function(*tensors))
+    outputs = _as_list(function(*map(Tensor, arrays)))
     cotangents = [rng.standard_normal(y.shape) for y in outputs]
-    weighted = [(y * c).sum() for y, c in zip(outputs, cotangents, strict=True)]
-    total = weighted[0]
-    for term in weighted[1:]:
-        total = total + term
-    if not np.isfinite(total.data):
-        raise GradientError("the function's value is not finite here, so it has no gradient")
-    if total.requires_grad:
-        total.backward()
+    gradients = _gradients(function, arrays, cotangents, range(len(arrays)))
 
     def value():
         with no_grad():
-            ys = _as_list(function(*[Tensor(a) for a in arrays]))
+            ys = _as_list(function(*map(Tensor, arrays)))
         return sum(float((y.data * c).sum()) for y, c in zip(ys, cotangents, strict=True))
 
+    size = sum(float(np.abs(y.data * c).sum()) for y, c in zip(outputs, cotangents, strict=True))
+    if not np.isfinite(size):
+        raise GradientError("the function's value is not finite here, so it has no gradient")
     worst, complaint = 1.0, None
-    for position, (array, tensor) in enumerate(zip(arrays, tensors, strict=True)):
-        gradient = np.zeros_like(array) if tensor.grad is None else tensor.grad
+    for position, (array, gradient) in enumerate(zip(arrays, gradients, strict=True)):
         scale = np.abs(gradient[np.isfinite(gradient)]).max(initial=0)
+        (alone,) = _gradients(function, arrays, cotangents, [position])
+        if not np.allclose(alone, gradient, rtol=rtol, atol=atol * scale, equal_nan=True):
+            raise GradientError(
+                f"argument {position} {array.shape}: the gradient is another when it alone is"
+                " wanted"
+            )
         for direction, label, length in _directions(array, rng):
-            moved = direction != 0
+            moved, h = direction != 0, step * length
             found = float(gradient[moved] @ direction[moved])
-            numeric = _central_difference(value, array, direction, step * length)
-            apart = abs(found - numeric) / (atol * (1 + scale) + rtol * abs(numeric))
+            numeric = _central_difference(value, array, direction, h)
+            rounding = 8 * np.finfo(np.float64).eps * size / h
+            apart = abs(found - numeric) / (atol * scale + rtol * abs(numeric) + rounding + TINY)
             apart = np.inf if np.isnan(apart) else apart
             if apart > worst:
-                worst = apart
-                complaint = (
+                worst, complaint = (
+                    apart,
                     f"argument {position} {array.shape}, {label}: the gradient says {found:.9g},"
-                    f" central differences with step {step * length:.1g} say {numeric:.9g}"
+                    f" central differences with step {h:.1g} say {numeric:.9g}",
                 )
     if complaint:
         raise GradientError(complaint)
+
+
+def _gradients(function, arrays, cotangents, wanted):
+    """Return the gradients of the arguments `wanted`, by the pullbacks."""
+    tensors = [Tensor(a, requires_grad=i in wanted) for i, a in enumerate(arrays)]
+    outputs = _as_list(function(*tensors))
+    terms = [(y * c).sum() for y, c in zip(outputs, cotangents, strict=True)]
+    if (total := sum(terms[1:], terms[0])).requires_grad:
+        total.backward()
+    grads = [tensors[i].grad for i in wanted]
+    return [
+        np.zeros_like(arrays[i]) if g is None else g for i, g in zip(wanted, grads, strict=True)
+    ]
 
 
 def _widened(array):

@@ -45,7 +45,7 @@ class CapsNet(Module):
         seed=0,
         **routing,
     ):
-        sizes = _preset(CAPSNET_PRESETS, preset)
+        sizes, self.input_shape = _preset(CAPSNET_PRESETS, preset), tuple(input_shape)
         rng = np.random.default_rng(seed)
         channels, *image = input_shape
         types, size, kernel, stride = sizes["primary"]
@@ -66,6 +66,11 @@ class CapsNet(Module):
             )
 
     def forward(self, images):
+        if images.shape[1:] != self.input_shape:
+            raise ValueError(
+                f"this network is for images (B, C, H, W) with (C, H, W) = {self.input_shape},"
+                f" not {images.shape}"
+            )
         x = images
         for convolution in self.convolutions:
             x = ops.relu(convolution(x))

@@ -21,9 +21,12 @@ class Optimizer:
     slots = ()
 
     def __init__(self, parameters, learning_rate, weight_decay=0.0):
-        self.parameters = dict(parameters)
+        self.parameters = _by_name(parameters)
+        if not 0 <= learning_rate < math.inf:
+            raise ValueError(f"the learning rate must be positive and finite, not {learning_rate}")
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
         self.steps = 0
+        self.updates = dict.fromkeys(self.parameters, 0)  # those without a gradient get none
         self.state = {
             slot: {
                 name: array_module(p.data).zeros_like(p.data) for name, p in self.parameters.items()
@@ -38,24 +41,30 @@ class Optimizer:
         for name, p in self.parameters.items():
             if p.grad is None:
                 continue
+            if p.grad.shape != p.shape:
+                raise ValueError(f"{name} is {p.shape}, its gradient {p.grad.shape}")
+            self.updates[name] += 1
             data = p.data
             if self.weight_decay:
                 data *= 1 - rate * self.weight_decay
-            self._update(data, p.grad, rate, *(self.state[slot][name] for slot in self.slots))
+            state = (self.state[slot][name] for slot in self.slots)
+            self._update(data, p.grad, rate, self.updates[name], *state)
             p.data = data  # tells the graph that the value has changed
 
     def state_dict(self):
-        """Return {"steps": n, "slot/name": NumPy copy}."""
+        """Return {"steps": n, "updates/name": n, "slot/name": NumPy copy}."""
+        updates = {f"updates/{name}": n for name, n in self.updates.items()}
         arrays = {
             f"{slot}/{name}": np.array(to_host(a))
             for slot, named in self.state.items()
             for name, a in named.items()
         }
-        return {"steps": self.steps, **arrays}
+        return {"steps": self.steps, **updates, **arrays}
 
     def load_state_dict(self, state):
         """Take what `state_dict` gave; names, shapes and dtypes must all fit."""
-        expected = {f"{slot}/{name}" for slot in self.slots for name in self.parameters} | {"steps"}
+        kinds = ("updates", *self.slots)
+        expected = {f"{kind}/{name}" for kind in kinds for name in self.parameters} | {"steps"}
         if expected != state.keys():
             wrong = ", ".join(sorted(expected ^ state.keys()))
             raise ValueError(f"the optimiser's state does not fit: {wrong}")
@@ -74,6 +83,20 @@ class Optimizer:
         for key, array in pairs:
             array[...] = array_module(array).asarray(state[key])
         self.steps = int(state["steps"])
+        self.updates = {name: int(state[f"updates/{name}"]) for name in self.parameters}
+
+
+def _by_name(parameters):
+    """Turn (name, tensor) pairs into a dictionary; refuse what would be trained wrongly or not."""
+    pairs = list(parameters.items() if isinstance(parameters, dict) else parameters)
+    if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        raise TypeError(
+            "an optimiser wants (name, tensor) pairs, at least one: model.named_parameters()"
+        )
+    named = dict(pairs)
+    if len(named) < len(pairs) or len({id(p) for p in named.values()}) < len(pairs):
+        raise ValueError("two parameters have the same name, or one parameter is named twice")
+    return named
 
 
 class SGD(Optimizer):
@@ -84,7 +107,7 @@ class SGD(Optimizer):
         self.slots = ("momentum",) if momentum else ()
         super().__init__(parameters, learning_rate, weight_decay)
 
-    def _update(self, p, g, rate, m=None):
+    def _update(self, p, g, rate, count, m=None):
         if m is not None:
             m *= self.momentum
             m += g
@@ -96,7 +119,7 @@ class Adam(Optimizer):
     """Adam (Kingma and Ba 2015) with decoupled weight decay.
 
     m ← β₁ m + (1−β₁) g;  v ← β₂ v + (1−β₂) g²;  p ← p − lr · m̂ / (√v̂ + ε), where the hats
-    divide by 1−βᵗ.
+    divide by 1−βᵗ, t counting the updates of this parameter.
     """
 
     slots = ("mean", "square")
@@ -107,7 +130,7 @@ class Adam(Optimizer):
         self.betas, self.eps = betas, eps
         super().__init__(parameters, learning_rate, weight_decay)
 
-    def _update(self, p, g, rate, m, v):
+    def _update(self, p, g, rate, count, m, v):
         xp = array_module(p)
         beta1, beta2 = self.betas
         scratch = xp.empty_like(p)
@@ -119,10 +142,10 @@ class Adam(Optimizer):
         v *= beta2
         v += scratch
         xp.sqrt(v, out=scratch)
-        scratch /= math.sqrt(1 - beta2**self.steps)
+        scratch /= math.sqrt(1 - beta2**count)
         scratch += self.eps
         xp.divide(m, scratch, out=scratch)
-        scratch *= rate / (1 - beta1**self.steps)
+        scratch *= rate / (1 - beta1**count)
         p -= scratch
 
 
@@ -134,12 +157,16 @@ def clip_gradient_norm(parameters, limit):
     if not limit > 0:
         raise ValueError(f"the limit of the gradient's norm must be positive, not {limit}")
     gradients = [p.grad for p in parameters if p.grad is not None]
+    if not gradients:
+        return np.zeros(())
     xp = array_module(*gradients)
-    norm = xp.sqrt(sum(xp.linalg.norm(g) ** 2 for g in gradients))
-    factor = limit / xp.maximum(norm, limit)
+    # In float64, so that squares of float32 gradients cannot overflow.
+    squares = sum(xp.linalg.norm(g.astype(xp.float64)) ** 2 for g in gradients)
+    norm = xp.sqrt(squares)
+    factor = 1 / xp.maximum(norm / limit, 1)
     for g in gradients:
-        g *= factor
-    return norm
+        g *= factor.astype(g.dtype)
+    return norm.astype(gradients[0].dtype)
 
 
 # name -> factor of the learning rate after `epoch` epochs (a fraction within one) of `epochs`

@@ -23,7 +23,7 @@ DEFAULTS = {
     "epochs": 6,
     "batch_size": 64,
     "optimizer": "adam",
-    "learning_rate": 0.003,
+    "learning_rate": None,
     "schedule": "exponential",
     "decay": 0.7,
     "weight_decay": 0.0,
@@ -36,6 +36,7 @@ DEFAULTS = {
     "quiet": False,
 }
 DEFAULT_SHIFT = {"mnist": 2}  # pixels; other data sets 0
+DEFAULT_LEARNING_RATE = {"paper": 0.001, "small": 0.003}  # by preset
 
 
 def complete(given):
@@ -43,6 +44,8 @@ def complete(given):
     options = {**DEFAULTS, **given}
     if options["shift"] is None:
         options["shift"] = DEFAULT_SHIFT.get(options["data"], 0)
+    if options["learning_rate"] is None:
+        options["learning_rate"] = DEFAULT_LEARNING_RATE.get(options["preset"], 0.001)
     if "decay" in given and options["schedule"] != "exponential":
         raise ValueError(f"--decay belongs to --schedule exponential, not {options['schedule']}")
     if options["iterations"] == 1 and {"update", "gradient"} & given.keys():
@@ -148,7 +151,8 @@ def _optimisation_options(group):
     _add(group, "epochs", "passes over the training pictures", metavar="N", type=_COUNT)
     _add(group, "batch_size", "pictures in a step", metavar="N", type=_COUNT)
     _add(group, "optimizer", "update rule", choices=["adam", "sgd"])
-    _add(group, "learning_rate", "step size at the start", metavar="RATE", type=_POSITIVE)
+    rates = ", ".join(f"{rate:g} for {name}" for name, rate in DEFAULT_LEARNING_RATE.items())
+    _add(group, "learning_rate", "step size at the start", rates, metavar="RATE", type=_POSITIVE)
     _add(group, "schedule", "how the step size changes", choices=list(optim.SCHEDULES))
     text = "factor of the step size in each epoch of an exponential schedule"
     _add(group, "decay", text, metavar="FACTOR", type=_number(float, 0, 1, open_low=True))

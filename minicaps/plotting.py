@@ -27,6 +27,8 @@ def curves(history, path):
         if f"{part}_loss" not in history[0]:
             continue
         style = {"color": colour, "marker": marker, "markersize": 4, "label": part}
+        if part == "train":
+            style["label"] = "train, while it learns"
         loss.plot(epochs, [row[f"{part}_loss"] for row in history], **style)
         error.plot(epochs, [100 * (1 - row[f"{part}_accuracy"]) for row in history], **style)
     loss.set(title="Loss: falling means learning", ylabel="loss")

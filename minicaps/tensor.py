@@ -42,7 +42,9 @@ def no_grad():
 class Tensor:
     """An array that remembers how it was computed.
 
-    data: a NumPy or CuPy array (kept, not copied), a scalar or a nested list.
+    data: a NumPy or CuPy array (kept, not copied), a scalar or a nested list. The graph keeps it
+    too: do not write into an array between the forward and the backward pass. Writing into a
+    result, and replacing `.data`, is noticed; writing into an array that you made is not.
     requires_grad: ask `backward` to leave ∂loss/∂self in `.grad`; only for floating-point data.
     """
 
@@ -64,7 +66,10 @@ class Tensor:
                     f"only floating-point tensors can require a gradient, this one is {self.dtype}:"
                     " convert its data with .astype(float)"
                 )
-            self.node = Node("leaf", self._data, (), None, weakref.ref(self))
+            self._make_leaf()
+
+    def _make_leaf(self):
+        self.grad, self.node = None, Node("leaf", self._data, (), None, weakref.ref(self))
 
     @property
     def data(self):
@@ -74,6 +79,8 @@ class Tensor:
     @data.setter
     def data(self, array):
         array = _as_array(array)
+        if self.node is not None and self.node.leaf is None:
+            raise RuntimeError("the data of a result cannot be replaced: the graph holds it")
         if array.shape != self.shape or array.dtype != self.dtype:
             raise ValueError(
                 f"the new data is {array.shape} {array.dtype}, this tensor is {self.shape}"
@@ -89,9 +96,23 @@ class Tensor:
     device = property(lambda self: device_of(self._data), doc='"cpu" or "gpu"')
     requires_grad = property(lambda self: self.node is not None)
 
+    def move(self, array):
+        """Make a leaf hold `array`, of the same shape on any device in any precision.
+
+        It stays the same tensor for all who hold it; its gradient is forgotten.
+        """
+        self._data = _as_array(array)
+        self._make_leaf()
+
     def detach(self):
-        """Return a tensor of the same data that `backward` does not pass."""
-        return Tensor(self._data)
+        """Return a tensor of the same data, to be read only, that `backward` does not pass."""
+        return Tensor(_read_only(self._data.view()))
+
+    def __reduce__(self):
+        """Copy and pickle leaves as leaves of their own; a result cannot leave its graph."""
+        if self.node is not None and self.node.leaf is None:
+            raise TypeError("a tensor that belongs to a graph cannot be copied: use .detach()")
+        return Tensor, (self._data, self.requires_grad)
 
     def numpy(self):
         """Return the data as a NumPy array (shared memory on the CPU, a copy from the GPU)."""
@@ -109,6 +130,9 @@ class Tensor:
         body = np.array2string(self.numpy(), precision=4, threshold=20, separator=", ")
         wants = ", requires_grad=True" if self.requires_grad else ""
         return f"Tensor({body}, shape={self.shape}, {self.dtype}, {self.device}{wants})"
+
+    def __format__(self, spec):
+        return format(self.item(), spec) if spec else repr(self)
 
     def __len__(self):
         if self.ndim == 0:
@@ -146,8 +170,15 @@ class Tensor:
 
 
 def _as_array(value):
-    """Return `value` as an array: NumPy's reductions and sums of 0-d arrays give scalars."""
-    return value if is_array(value) else np.asarray(value)
+    """Return `value` as a plain array: not a scalar, as NumPy's reductions give, nor a matrix."""
+    return value if array_module(value) is not np else np.asarray(value)
+
+
+def _read_only(array):
+    """Forbid writing through `array` (on a GPU nothing can)."""
+    if isinstance(array, np.ndarray):
+        array.flags.writeable = False
+    return array
 
 
 class Node:
@@ -200,16 +231,16 @@ def op(function):
         args += _given_by_name(positional[len(args) :], static)
         static = {name: _plain(value) for name, value in static.items()}
         arrays = [_raw(a, function.__name__) for a in args]
+        if not any(map(is_array, arrays)):
+            arrays = [a if a is None else np.asarray(a) for a in arrays]
         _check_one_device(arrays, function.__name__)
-        value, pullback = function(*arrays, **static)
-        value = _as_array(value)
+        value, pullback = _called(function, arrays, static)
         parents = tuple(a.node if isinstance(a, Tensor) else None for a in args)
         out = Tensor(value)
         if _recording.get() and any(parents):
             if any(value is a for a in arrays):
                 out._data = value = value.view()
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False  # writing would damage what the graph captured
+            _read_only(value)  # writing would damage what the graph captured
             out.node = Node(function.__name__, value, parents, pullback)
         return out
 
@@ -218,6 +249,17 @@ def op(function):
 
 
 REGISTRY = {}  # name -> op: the tests walk it and demand a gradient check of each
+
+
+def _called(function, arrays, static):
+    """Run an op's function and look at what it returns: one array, and a pullback."""
+    returned = function(*arrays, **static)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise TypeError(f"{function.__name__} must return two things: its value and its pullback")
+    value, pullback = returned
+    if isinstance(value, tuple | list):
+        raise TypeError(f"the value of {function.__name__} must be one array, not several")
+    return _as_array(value), pullback
 
 
 def _given_by_name(missing, static):
@@ -240,7 +282,9 @@ def _raw(argument, name):
     if isinstance(argument, Tensor):
         return argument._data
     argument = _plain(argument)
-    if argument is None or is_array(argument) or isinstance(argument, bool | int | float):
+    if is_array(argument):
+        return _as_array(argument)
+    if argument is None or isinstance(argument, bool | int | float):
         return argument
     raise TypeError(
         f"{name} got a {type(argument).__name__}; it takes tensors, arrays and numbers:"
@@ -319,12 +363,16 @@ def _pull(node, g):
                 " backward pass: its gradient would be wrong"
             )
     wanted = tuple(p is not None for p in node.parents)
+    g = _read_only(g.view())  # others may get it too
     if isinstance(node.pullback, joint):
         gradients = node.pullback.sweep(g, wanted)
     else:
         pulls = node.pullback if isinstance(node.pullback, tuple) else (node.pullback,)
         if len(pulls) != len(wanted):
-            raise TypeError(f"{node.name} has {len(pulls)} pullbacks for {len(wanted)} arguments")
+            raise TypeError(
+                f"{node.name} has {len(pulls)} pullbacks for {len(wanted)} arguments: write one for"
+                " each, and make what is constant keyword-only (after a *)"
+            )
         for position, (pull, want) in enumerate(zip(pulls, wanted, strict=True)):
             if want and pull is None:
                 raise TypeError(f"{node.name} has no gradient for its argument {position}")
@@ -343,6 +391,8 @@ def _checked(node, parent, gradient):
     """Sum `gradient` over broadcast axes; demand the shape and dtype of `parent`."""
     if parent is None:
         return None
+    if gradient is None:
+        raise TypeError(f"the pullback of {node.name} returned None where a gradient is wanted")
     gradient = _as_array(gradient)
     if gradient.ndim >= len(parent.shape):
         gradient = unbroadcast(gradient, parent.shape)

@@ -103,9 +103,15 @@ def _prepare(options, saved):
         seed=options["seed"],
     )
     stop = StopRequest()
-    trainer = Trainer(options, dataset, device, out, Display(options["quiet"]), stop)
-    if saved is not None:
-        trainer.load(*saved)
+    try:
+        trainer = Trainer(options, dataset, device, out, Display(options["quiet"]), stop)
+        if saved is not None:
+            trainer.load(*saved)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        if saved is None:
+            raise
+        name = out / "last.npz"
+        raise checkpoint.CheckpointError(f"{name} does not fit this minicaps: {error!r}") from error
     out.mkdir(parents=True, exist_ok=True)
     config = {"options": options, "model": trainer.model.config}
     write_json(out / "config.json", config, new=saved is None)

@@ -228,3 +228,35 @@ def test_global_average():
 def test_pools_refuse(pool, shape, options, message):
     with pytest.raises(ValueError, match=message):
         pool(Tensor(np.ones(shape)), **options)
+
+
+def test_spectra_are_not_for_integers_or_large_planes():
+    def chosen(dtype, image, kernel):
+        return fourier.worthwhile(np.empty(image, dtype), np.empty(kernel, dtype), 1)
+
+    sizes = (32, 12, 12, 64), (64, 7, 7, 64)
+    assert chosen(np.float32, *sizes) and chosen(np.float64, *sizes)
+    for dtype in (np.int64, np.int32, np.longdouble, bool):
+        assert not chosen(dtype, *sizes)
+    assert not chosen(np.float32, (8, 80, 80, 64), (64, 21, 21, 64))
+    x = np.arange(32 * 64 * 12 * 12).reshape(32, 64, 12, 12) % 5
+    w = np.arange(64 * 64 * 7 * 7).reshape(64, 64, 7, 7) % 7 - 3
+    exact = ops.conv2d_plain(Tensor(x[:1]), Tensor(w)).data
+    np.testing.assert_array_equal(ops.conv2d(Tensor(x), Tensor(w)).data[:1], exact)
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_a_broken_image_leaves_the_others_alone(bad):
+    x, w = np.ones((3, 2, 9, 9)), np.ones((4, 2, 5, 5))
+    x[1, 0, 4, 4] = bad
+    with patch.object(conv, *SPECTRA), np.errstate(invalid="ignore"):
+        y, gx, gw = run(ops.conv2d, [x, w], stride=2)
+    assert np.isfinite(y[[0, 2]]).all() and np.isfinite(gx).all()
+    assert not np.isfinite(y[1]).all() and not np.isfinite(gw).all()
+
+
+@pytest.mark.parametrize("options", [{"stride": (1, 1)}, {"stride": 1.0}, {"padding": 0.5}])
+def test_stride_and_padding_are_whole_numbers(options):
+    for function in (ops.conv2d, ops.conv2d_plain):
+        with pytest.raises(TypeError, match="stride and padding are one whole number each"):
+            function(Tensor(IMAGES), Tensor(KERNELS), **options)

@@ -7,7 +7,7 @@ import pytest
 
 from minicaps import Tensor, ops
 from minicaps.gradcheck import ALL_ENTRIES, GradientError, check_gradients
-from minicaps.tensor import REGISTRY, op
+from minicaps.tensor import REGISTRY, joint, op
 
 SMALL, LARGE = (5, 7), (30, 40)
 assert np.prod(SMALL) <= ALL_ENTRIES < np.prod(LARGE)
@@ -225,3 +225,24 @@ def test_the_step_grows_with_the_entry():
 def test_the_same_seed_gives_the_same_cotangents():
     wrong, x = square(lambda g: 1.01 * g), normal(3)
     assert complaint(wrong, x, seed=1) == complaint(wrong, x, seed=1) != complaint(wrong, x, seed=2)
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e-8, 1e12])
+def test_small_and_large_gradients_are_judged_by_their_own_size(factor):
+    @op
+    def wrong(x):
+        return factor * x, lambda g: -factor * g
+
+    with pytest.raises(GradientError):
+        check_gradients(wrong, np.ones(3))
+    check_gradients(lambda x: factor * x, np.ones(3))
+    check_gradients(lambda x: x + 1 / factor, np.ones(3))  # a value that swamps the slope
+
+
+def test_each_gradient_is_checked_alone_too():
+    @op
+    def lazy(a, b):
+        return a * b, joint(lambda g, wanted: [g * b * (1 + (not wanted[1])), g * a])
+
+    with pytest.raises(GradientError, match=r"argument 0 .* another when it alone is wanted"):
+        check_gradients(lazy, np.ones(3), np.ones(3))

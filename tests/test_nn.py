@@ -1,5 +1,6 @@
 """Modules, layers and networks: values, gradients of inputs and parameters, starts, sizes."""
 
+import copy
 import math
 
 import numpy as np
@@ -564,7 +565,7 @@ def test_the_gradient_of_a_whole_capsnet():
 
 
 def test_images_of_another_size_are_refused():
-    with pytest.raises(ValueError, match=r"capsules \(B, I, N\) and weights .* \(2, 72, 8\)"):
+    with pytest.raises(ValueError, match=r"with \(C, H, W\) = \(1, 17, 17\), not \(2, 1, 28, 28\)"):
         a_small_capsnet()(Tensor(pictures(2)))
 
 
@@ -615,3 +616,49 @@ def test_unknown_options_are_refused_before_any_work(change, error, message):
     arguments = {"name": "capsnet", "input_shape": (1, 17, 17), "classes": 3, "preset": "small"}
     with pytest.raises(error, match=message):
         models.build(**arguments | change)
+
+
+# --- Shared, listed and copied parameters --------------------------------------------------------
+
+
+def test_a_shared_layer_is_counted_trained_and_moved_once():
+    class Tied(Module):
+        def __init__(self):
+            self.first = Linear(2, 2, np.random.default_rng(0))
+            self.second = self.first
+            self.third = Linear(2, 2, np.random.default_rng(1))
+            self.third.weight = self.first.weight
+
+    model = Tied()
+    assert [name for name, _ in model.named_parameters()] == [
+        "first.weight",
+        "first.bias",
+        "third.bias",
+    ]
+    assert model.number_of_parameters() == 8
+    model.astype(np.float64)
+    assert model.third.weight is model.first.weight and model.first.weight.dtype == np.float64
+
+
+def test_parameters_in_lists_and_dictionaries_are_found():
+    class Parts(Module):
+        def __init__(self):
+            self.scales = [Tensor(np.ones(1), True), Tensor(np.ones(2), True)]
+            self.layers = {"a": Linear(2, 1, np.random.default_rng(0))}
+
+    names = [name for name, _ in Parts().named_parameters()]
+    assert names == ["scales.0", "scales.1", "layers.a.weight", "layers.a.bias"]
+
+
+def test_a_copied_model_is_trained_on_its_own():
+    model = a_small_capsnet()
+    clone = copy.deepcopy(model)
+    clone(Tensor(pictures(2, (1, 17, 17)))).activations.sum().backward()
+    assert all(p.grad is None for p in model.parameters())
+    assert clone.classes.weight.grad is not None
+    assert clone.classes.weight.data.strides == model.classes.weight.data.strides
+
+
+def test_a_module_tells_what_it_learns():
+    text = repr(Linear(2, 3, np.random.default_rng(0)))
+    assert text == "Linear, 9 parameters\n  weight (2, 3) 6\n  bias (3,) 3"

@@ -1,5 +1,6 @@
 """Values of the ops: against NumPy, SciPy and numbers worked out by hand, and at the edges."""
 
+import array
 import itertools
 
 import numpy as np
@@ -646,3 +647,106 @@ def test_no_graph_means_no_protection():
         y = ops.exp(leaf([0.0]))
     y.data += 1
     equal(y, [2])
+
+
+# --- Tails, edges and types that lose digits silently ------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sigmoids_keep_their_digits_in_the_tails(dtype):
+    x = np.array([-80, -40, -20, -17, -1, 0, 1, 17, 20, 40, 80], dtype)
+    exact = scipy.special.expit(x.astype(np.longdouble))
+    slope = exact * scipy.special.expit(-x.astype(np.longdouble))
+    eps = 4 * np.finfo(dtype).eps
+
+    def value_and_slope(function):
+        t = Tensor(x, requires_grad=True)
+        y = function(t)
+        y.backward(np.ones_like(x))
+        return y.data, t.grad
+
+    for found, right in zip(value_and_slope(ops.sigmoid), (exact, slope), strict=True):
+        np.testing.assert_allclose(found, right.astype(dtype), rtol=eps, atol=0)
+    np.testing.assert_allclose(value_and_slope(ops.softplus)[1], exact.astype(dtype), rtol=eps)
+    falling = scipy.special.expit(-x.astype(np.longdouble)).astype(dtype)
+    np.testing.assert_allclose(value_and_slope(ops.log_sigmoid)[1], falling, rtol=eps)
+    tanh_slope = value_and_slope(lambda t: ops.tanh(t * 0.5))[1]
+    np.testing.assert_allclose(tanh_slope, (2 * slope).astype(dtype), rtol=eps)
+    certain = ops.binary_cross_entropy(Tensor(np.array([[20]], dtype)), np.array([[1]]))
+    assert certain.item() == pytest.approx(np.log1p(np.exp(-20.0)), rel=1e-6)
+
+
+def test_integers_do_not_wrap_around():
+    bytes_ = np.array([3, 0, 1], np.uint8)
+    exact = bytes_.astype(float)
+    for function in (ops.softmax, ops.log_softmax, ops.logsumexp, ops.log_sigmoid, ops.softplus):
+        np.testing.assert_array_equal(function(bytes_).data, function(exact).data)
+    ends = np.array([127, -128], np.int8)
+    np.testing.assert_array_equal(ops.softmax(ends).data, [1, scipy.special.softmax(ends * 1.0)[1]])
+    assert ops.length(np.array([-128, 0], np.int8)).item() == 128
+    assert ops.squash(np.array([3, 4])).data == pytest.approx([0.576923, 0.769231], abs=1e-6)
+
+
+def test_half_precision_means_do_not_overflow():
+    x = np.full(1000, 100, np.float16)
+    assert ops.mean(Tensor(x)).item() == 100
+    assert ops.mse(Tensor(x), np.zeros_like(x) + 90).item() == 100
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["paper", "half", "tanh", "exp", "rational"])
+def test_squash_of_vectors_longer_than_a_number_can_be(dtype, kind):
+    large = np.finfo(dtype).max * dtype(0.9)
+    s = Tensor(np.array([large, large]), requires_grad=True)
+    v = ops.squash(s, kind=kind)
+    np.testing.assert_allclose(v.data, np.sqrt(0.5), rtol=2 * np.finfo(dtype).eps)
+    v.sum().backward()
+    assert np.isfinite(s.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_direction_of_the_shortest_vectors_has_a_finite_gradient(dtype):
+    s = Tensor(np.array([np.finfo(dtype).smallest_subnormal, 0]), requires_grad=True)
+    ops.direction(s).sum().backward()
+    assert np.isfinite(s.grad).all()
+
+
+def test_losses_refuse_what_would_broadcast():
+    with pytest.raises(ValueError, match=r"one shape are compared, not \(3, 1\) and \(3,\)"):
+        ops.mse(Tensor(np.ones((3, 1))), np.ones(3))
+    with pytest.raises(ValueError, match="one shape are compared"):
+        ops.reconstruction_loss(Tensor(np.ones((4, 1, 28, 28))), np.ones((4, 28, 28)))
+
+
+def test_targets_that_are_not_zeros_and_ones_are_refused():
+    lengths = Tensor(np.array([[0.95, 0.3, 0.05]]))
+    for wrong in ([[2, 0, 0]], [[255, 0, 0]], [[-1, 0, 0]], [[0.5, 0, 0]]):
+        for loss in (ops.margin_loss, ops.cross_entropy, ops.binary_cross_entropy):
+            with pytest.raises(ValueError, match="must be zeros and ones"):
+                loss(lengths, np.array(wrong))
+    with pytest.raises(ValueError, match=r"\(B, J\), not \(3,\)"):
+        ops.margin_loss(lengths[0], np.array([1, 0, 0]))
+
+
+@pytest.mark.parametrize(
+    "keep", [np.array([3, -1]), np.array([[0], [1]]), np.array([0, 1, 2, 0]), np.array([0.0, 1.0])]
+)
+def test_mask_refuses_what_names_no_capsule(keep):
+    with pytest.raises(ValueError, match=r"labels must be 0 to 2|targets must be integer labels"):
+        ops.mask(Tensor(np.ones((2, 3, 4))), keep)
+
+
+def test_a_power_of_zero_is_flat_everywhere():
+    x = Tensor(np.array([0.0, 2.0, np.inf]), requires_grad=True)
+    (x**0).sum().backward()
+    np.testing.assert_array_equal(x.grad, 0)
+
+
+@pytest.mark.parametrize("index", [((0, 0, 1),), (range(0, 2),), array.array("i", [0, 0, 1])])
+def test_any_sequence_is_an_index_and_repeats_add_up(index):
+    x = Tensor(np.arange(3.0), requires_grad=True)
+    y = x[index]
+    np.testing.assert_array_equal(y.data, x.data[index])
+    y.sum().backward()
+    expected = np.bincount(np.arange(3)[index], minlength=3)
+    np.testing.assert_array_equal(x.grad, expected)

@@ -223,12 +223,56 @@ def test_going_on_from_a_saved_state_is_bit_equal(make, dtype):
 
 
 def test_the_state_is_named_by_slot_and_parameter():
-    assert list(Adam(parameters()).state_dict()) == [
-        "steps",
-        *(f"{slot}/{name}" for slot in ("mean", "square") for name in SHAPES),
-    ]
-    assert list(SGD(parameters()).state_dict()) == ["steps", *(f"momentum/{n}" for n in SHAPES)]
-    assert SGD(parameters(), momentum=0).state_dict() == {"steps": 0}
+    def names(*kinds):
+        return ["steps", *(f"{kind}/{name}" for kind in kinds for name in SHAPES)]
+
+    assert list(Adam(parameters()).state_dict()) == names("updates", "mean", "square")
+    assert list(SGD(parameters()).state_dict()) == names("updates", "momentum")
+    plain = SGD(parameters(), momentum=0).state_dict()
+    assert list(plain) == names("updates") and set(plain.values()) == {0}
+
+
+def test_an_optimiser_refuses_what_it_would_train_wrongly():
+    first, second = Tensor(np.ones(2), True), Tensor(np.ones(2), True)
+    for wrong in ([], iter(()), [first, second], {}):
+        with pytest.raises(TypeError, match=r"wants \(name, tensor\) pairs"):
+            Adam(wrong)
+    for twice in ([("a", first), ("a", second)], [("a", first), ("b", first)]):
+        with pytest.raises(ValueError, match="the same name, or one parameter is named twice"):
+            Adam(twice)
+    for rate in (-1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="learning rate must be positive"):
+            SGD([("a", first)], rate)
+    first.grad = np.ones(1)  # would broadcast silently
+    with pytest.raises(ValueError, match=r"a is \(2,\), its gradient \(1,\)"):
+        SGD([("a", first)]).step()
+
+
+def test_bias_correction_counts_the_updates_of_each_parameter():
+    """Adam's first step is as long as the learning rate, also when it comes late."""
+    early, late = Tensor(np.zeros(1), True), Tensor(np.zeros(1), True)
+    adam = Adam([("early", early), ("late", late)], 0.1)
+    for _ in range(10):
+        early.grad = np.ones(1)
+        adam.step()
+    late.grad = np.ones(1)
+    adam.step()
+    np.testing.assert_allclose(late.data, -0.1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("limit", [math.inf, 1e39, 1e300])
+def test_a_limit_beyond_float32_changes_nothing(limit):
+    p = Tensor(np.ones(2, np.float32), True)
+    p.grad = np.array([3, 4], np.float32)
+    assert clip_gradient_norm([p], limit) == 5
+    np.testing.assert_array_equal(p.grad, np.array([3, 4], np.float32))
+
+
+def test_clipping_gradients_whose_squares_overflow():
+    p = Tensor(np.ones(2, np.float32), True)
+    p.grad = np.array([3e25, 4e25], np.float32)
+    assert clip_gradient_norm([p], 1.0) == pytest.approx(5e25)
+    np.testing.assert_allclose(p.grad, [0.6, 0.8], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The options of `python -m minicaps.train`: each is explained, checked and obeyed."""
 
 import argparse
+import copy
 
 import numpy as np
 import pytest
@@ -142,7 +143,7 @@ def test_what_does_not_go_together_is_refused_before_any_work(no_work, capsys, a
 @pytest.mark.parametrize("name", sorted(DEFAULTS.keys() - train.CHANGEABLE))
 def test_a_resumed_run_keeps_its_options(no_work, capsys, name):
     value = DEFAULTS[name]
-    value = {"limit": 5, "shift": 2, "clip": 1, "out": "x"}.get(name, value)
+    value = {"limit": 5, "shift": 2, "clip": 1, "out": "x", "learning_rate": 1}.get(name, value)
     said = refusal(capsys, "--resume", "x", flag(name), str(value))
     assert said == f"{flag(name)} cannot change when a run is resumed: start a new run"
 
@@ -283,7 +284,7 @@ def test_model(monkeypatch):
     class Wider(models.CapsNet):
         def __init__(self, *args, **options):
             super().__init__(*args, **options)
-            self.extra = self.convolutions[0]
+            self.extra = copy.deepcopy(self.convolutions[0])
 
     monkeypatch.setitem(models.MODELS, "wider", Wider)
     folder = run("--model", "wider")
@@ -311,7 +312,10 @@ def test_every_option_has_a_test_that_it_is_obeyed():
 
 
 def test_complete_adds_the_defaults():
-    assert complete({"out": "x"}) == DEFAULTS | {"out": "x", "shift": 0}
+    filled = {"out": "x", "shift": 0, "learning_rate": 0.003}
+    assert complete({"out": "x"}) == DEFAULTS | filled
+    assert complete({"preset": "paper"})["learning_rate"] == 0.001
+    assert complete({"preset": "paper", "learning_rate": 0.5})["learning_rate"] == 0.5
     assert complete({"data": "mnist"})["shift"] == 2
     assert complete({"data": "fashion-mnist"})["shift"] == 0
     assert complete({"data": "mnist", "shift": 0})["shift"] == 0

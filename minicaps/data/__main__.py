@@ -103,6 +103,10 @@ def _list(options):
     print(f"{'strokes':14}{strokes.TRAIN_SIZE:>7,} + {strokes.TEST_SIZE:>6,}  drawn when needed")
     for name, source in sources.SOURCES.items():
         found = [sources.find(name, file, options.data_dir) for file in source.md5]
+        found = [
+            path if path and sources.belongs(name, file, path) else None
+            for file, path in zip(source.md5, found, strict=True)
+        ]
         folders = sorted({str(path.parent) for path in found if path})
         where = f"in {' and '.join(folders)}" if folders else "not here"
         missing = sum(path is None for path in found)

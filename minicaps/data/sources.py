@@ -186,11 +186,23 @@ def _where_to_put(name):
     )
 
 
+def belongs(name, file, path) -> bool:
+    """Whether a file can be read and is this data set's: others use the same names."""
+    try:
+        return _md5(read_bytes(path)) == SOURCES[name].md5[file][1]
+    except DataError:
+        return False
+
+
+def _md5(content):
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
 def _verified(name, file, path):
-    """The array in a file, after a check that it is this data set's: others use the same names."""
+    """The array in a file, after a check that it is this data set's."""
     content = read_bytes(path)
     array = parse_idx(content, path)
-    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    md5 = _md5(content)
     if md5 == SOURCES[name].md5[file][1]:
         return array
     for other, source in SOURCES.items():

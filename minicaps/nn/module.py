@@ -10,8 +10,8 @@ class Module:
     """Base of layers and models.
 
     Parameters are the attributes that are leaf tensors requiring a gradient (not what `forward`
-    computes and keeps), children the attributes that are modules or lists of modules, nested or
-    not; both are named by their attribute, in order of creation.
+    computes and keeps), children the attributes that are modules. Both may stand in lists, tuples
+    and dictionaries, nested or not; they are named by their attribute, in order of creation.
     """
 
     training = True
@@ -19,18 +19,35 @@ class Module:
     def __call__(self, *args, **kwargs):
         return self.forward(*args, **kwargs)
 
+    def __repr__(self):
+        """One line for each parameter: its name, shape and size."""
+        lines = [f"  {name} {p.shape} {p.size:,}" for name, p in self.named_parameters()]
+        total = f"{type(self).__name__}, {self.number_of_parameters():,} parameters"
+        return "\n".join([total, *lines])
+
     def children(self):
         """Yield (name, module) of the modules directly inside this one."""
-        for name, value in vars(self).items():
-            yield from _modules(name, value)
+        for name, value in _parts(vars(self)):
+            if isinstance(value, Module):
+                yield name, value
 
-    def named_parameters(self, prefix=""):
-        """Yield (dotted name, tensor) of every parameter, in order of creation."""
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor) and value.requires_grad and value.node.leaf is not None:
+    def named_parameters(self):
+        """Yield (dotted name, tensor) of every parameter, in order of creation.
+
+        A parameter that several layers share comes once, by its first name.
+        """
+        seen = set()
+        for name, p in self._all_parameters():
+            if id(p) not in seen:
+                seen.add(id(p))
+                yield name, p
+
+    def _all_parameters(self, prefix=""):
+        for name, value in _parts(vars(self)):
+            if isinstance(value, Module):
+                yield from value._all_parameters(f"{prefix}{name}.")
+            elif value.requires_grad and value.node.leaf is not None:
                 yield prefix + name, value
-            for child_name, child in _modules(name, value):
-                yield from child.named_parameters(f"{prefix}{child_name}.")
 
     def parameters(self):
         """Return the parameters as a list."""
@@ -59,24 +76,17 @@ class Module:
     def to(self, device):
         """Move the parameters to a `Device`, keeping their memory layout; forgets gradients.
 
-        The parameters are new tensors then: make the optimiser afterwards.
+        Make the optimiser afterwards: it keeps its arrays where the parameters were.
         """
-        for name, p in list(self.named_parameters()):
-            self._replace(name, _laid_out_like(p.data, p.data, device.xp))
+        for p in self.parameters():
+            p.move(_laid_out_like(p.data, p.data, device.xp))
         return self
 
     def astype(self, dtype):
         """Convert the parameters to another floating-point dtype; otherwise as `to`."""
-        for name, p in list(self.named_parameters()):
-            self._replace(name, p.data.astype(dtype))
+        for p in self.parameters():
+            p.move(p.data.astype(dtype))
         return self
-
-    def _replace(self, name, data):
-        """Put a new parameter of `data` in the place called `name`."""
-        owner, *path = self, *name.split(".")
-        for part in path[:-1]:
-            owner = owner[int(part)] if isinstance(owner, list | tuple) else getattr(owner, part)
-        setattr(owner, path[-1], Tensor(data, requires_grad=True))
 
     def state_dict(self):
         """Return {name: NumPy copy} of the parameters."""
@@ -99,13 +109,15 @@ class Module:
             p.data = _laid_out_like(p.data, state[name], array_module(p.data))
 
 
-def _modules(name, value):
-    """Yield (dotted name, module) of `value`: a module, or a list of them, nested or not."""
-    if isinstance(value, Module):
-        yield name, value
-    elif isinstance(value, list | tuple):
-        for n, item in enumerate(value):
-            yield from _modules(f"{name}.{n}", item)
+def _parts(named):
+    """Yield (dotted name, part) of the modules and tensors in a dictionary, nested or not."""
+    for name, value in named.items():
+        if isinstance(value, list | tuple):
+            value = dict(enumerate(value))
+        if isinstance(value, Module | Tensor):
+            yield str(name), value
+        elif isinstance(value, dict):
+            yield from ((f"{name}.{inner}", part) for inner, part in _parts(value))
 
 
 def _laid_out_like(old, values, xp):

@@ -1,6 +1,7 @@
 """Activation functions and softmax, safe for arguments of any size."""
 
 from minicaps.backend import array_module
+from minicaps.ops.math import as_float
 from minicaps.tensor import op
 
 
@@ -20,21 +21,30 @@ def leaky_relu(x, *, slope=0.01):
 
 @op
 def sigmoid(x):
-    """σ(x) = 1 / (1 + e^−x), by tanh, which cannot overflow."""
-    y = 0.5 * array_module(x).tanh(0.5 * x) + 0.5
-    return y, lambda g: g * y * (1 - y)
+    """σ(x) = 1 / (1 + e^−x), exact in both tails."""
+    xp, x = array_module(x), as_float(x)
+    e = xp.exp(-xp.abs(x))  # cannot overflow
+    share = 1 / (1 + e)
+    y = xp.where(x >= 0, share, e * share)
+    return y, lambda g: g * (e * share * share)
 
 
 @op
 def tanh(x):
     """Hyperbolic tangent."""
-    y = array_module(x).tanh(x)
-    return y, lambda g: g * (1 - y * y)
+    xp = array_module(x)
+
+    def pullback(g):
+        e = xp.exp(-xp.abs(x)) ** 2
+        return g * (4 * e / (1 + e) ** 2)  # 1 − tanh² x, exact in both tails
+
+    return xp.tanh(x), pullback
 
 
 @op
 def softplus(x):
     """ln(1 + e^x)."""
+    x = as_float(x)
     y = array_module(x).logaddexp(x, 0)
     return y, lambda g: g * sigmoid.__wrapped__(x)[0]
 
@@ -42,6 +52,7 @@ def softplus(x):
 @op
 def log_sigmoid(x):
     """ln σ(x) = −softplus(−x)."""
+    x = as_float(x)
     y = -array_module(x).logaddexp(-x, 0)
     return y, lambda g: g * sigmoid.__wrapped__(-x)[0]
 
@@ -49,7 +60,7 @@ def log_sigmoid(x):
 @op
 def softmax(x, *, axis=-1):
     """e^x / Σ e^x over `axis`."""
-    xp = array_module(x)
+    xp, x = array_module(x), as_float(x)
     y = xp.exp(x - x.max(axis=axis, keepdims=True))
     y /= y.sum(axis=axis, keepdims=True)
     return y, lambda g: y * (g - (g * y).sum(axis=axis, keepdims=True))
@@ -58,7 +69,7 @@ def softmax(x, *, axis=-1):
 @op
 def log_softmax(x, *, axis=-1):
     """x − ln Σ e^x over `axis`."""
-    xp = array_module(x)
+    xp, x = array_module(x), as_float(x)
     shifted = x - x.max(axis=axis, keepdims=True)
     y = shifted - xp.log(xp.exp(shifted).sum(axis=axis, keepdims=True))
     return y, lambda g: g - xp.exp(y) * g.sum(axis=axis, keepdims=True)

@@ -3,6 +3,8 @@
 import math
 
 from minicaps.backend import array_module
+from minicaps.ops.math import as_float
+from minicaps.ops.targets import one_hot
 from minicaps.tensor import op
 
 
@@ -11,12 +13,15 @@ def _polar(s, axis):
 
     Dividing by the largest component first keeps squares from overflowing or vanishing.
     """
-    xp = array_module(s)
+    xp, s = array_module(s), as_float(s)
     scale = xp.abs(s).max(axis=axis, keepdims=True)
-    unit = s / xp.where(scale == 0, 1, scale)
+    divisor = xp.where(scale == 0, 1, scale)
+    unit = s / divisor
     norm = xp.sqrt((unit * unit).sum(axis=axis, keepdims=True))
     unit /= xp.where(norm == 0, 1, norm)
-    return unit, scale * norm
+    limits = xp.finfo(s.dtype)
+    largest = float(limits.max) * (1 - 4 * float(limits.eps))  # a longer vector counts as this long
+    return unit, scale * xp.minimum(norm, largest / xp.maximum(divisor, 1))
 
 
 @op
@@ -32,7 +37,7 @@ def direction(v, *, axis=-1):
     """v/|v| over `axis`; 0 at the zero vector, with gradient 0."""
     xp = array_module(v)
     unit, n = _polar(v, axis)
-    inverse = xp.where(n == 0, 0, 1 / xp.where(n == 0, 1, n))
+    inverse = xp.where(n == 0, 0, 1 / xp.maximum(n, float(xp.finfo(n.dtype).tiny)))
     return unit, lambda g: inverse * (g - (g * unit).sum(axis=axis, keepdims=True) * unit)
 
 
@@ -48,8 +53,8 @@ def _half(xp, n):
 
 
 def _tanh(xp, n):
-    g = xp.tanh(n)
-    return g, _ratio(xp, g, n), 1 - g * g
+    g, e = xp.tanh(n), xp.exp(-n) ** 2
+    return g, _ratio(xp, g, n), 4 * e / (1 + e) ** 2
 
 
 def _exp(xp, n):
@@ -104,8 +109,7 @@ def squash(s, *, axis=-1, kind="paper"):
 def mask(poses, keep):
     """Set to zero all capsules but one of each sample.
 
-    poses (B, J, D); keep (B,) the index of the capsule that stays, or (B, J) booleans.
+    poses (B, J, D); keep (B,) the index of the capsule that stays, or (B, J) zeros and ones.
     """
-    xp = array_module(poses)
-    chosen = keep if keep.ndim == 2 else keep[:, None] == xp.arange(poses.shape[1])
-    return poses * chosen[..., None], (lambda g: g * chosen[..., None], None)
+    chosen = one_hot(keep, poses[:, :, 0])[..., None]
+    return poses * chosen, (lambda g: g * chosen, None)

@@ -41,6 +41,8 @@ def _check(x, weight, bias, stride, padding):
 
 def check_window(shape, window, stride, padding):
     """Return the output size (P, Q) of a window on images (…, H, W); refuse what does not fit."""
+    if not isinstance(stride, int) or not isinstance(padding, int):
+        raise TypeError(f"stride and padding are one whole number each: {stride!r}, {padding!r}")
     if min(*window, stride) < 1 or padding < 0:
         raise ValueError(
             f"window and stride must be at least 1 and padding 0: {window}, {stride}, {padding}"

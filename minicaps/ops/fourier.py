@@ -17,8 +17,10 @@ import numpy as np
 
 from minicaps.backend import array_module
 
+LARGEST_PLANE = 32 * 32  # pixels; the matrices of the transform then take 18 MB in float64
 
-@lru_cache(maxsize=32)
+
+@lru_cache(maxsize=8)
 def _waves(n, m):
     """Matrices of the transform of n×m planes, (2, F, n, m), and of its inverse, (n, m, 2, F)."""
     rows = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
@@ -48,18 +50,24 @@ def worthwhile(image, kernel, stride):
     """Tell whether spectra save at least a third of the multiplications that patches take.
 
     CapsNet's 9×9 kernels of stride 2 on 256 channels: 73 G by patches, 29 G by spectra, for 128
-    images of 20×20. 3×3 kernels of stride 2, single channels and large planes do not gain: there
-    the transforms cost more than they save. Half precision is too short for them.
+    images of 20×20. 3×3 kernels of stride 2 and single channels do not gain: there the transforms
+    cost more than they save. Not for half precision, nor for integers, whose sums are exact, nor
+    for planes whose matrices would take more memory than the images.
     """
+    if not {image.dtype.name, kernel.dtype.name} <= {"float32", "float64"}:
+        return False
     patches, spectra = multiplications(image.shape, kernel.shape, stride)
-    return 3 * spectra < 2 * patches and min(image.dtype.itemsize, kernel.dtype.itemsize) >= 4
+    plane = _sizes(image.shape, kernel.shape, stride)[2]
+    return 3 * spectra < 2 * patches and math.prod(plane) <= LARGEST_PLANE
 
 
 def by_spectra(image, kernel, stride):
     """Correlate image (B, H, W, C) with kernel (O, K, L, C).
 
     Returns y (B, P, Q, O) and two functions of g, which is like y: the gradients of image and
-    kernel. Same as `conv.by_patches`, up to rounding.
+    kernel. Same as `conv.by_patches`, up to rounding: relative to the largest output of an image
+    and channel, since every frequency sees the whole image. One infinite pixel makes all outputs
+    of its image NaN.
     """
     xp = array_module(image)
     out, taps, plane = _sizes(image.shape, kernel.shape, stride)

@@ -1,37 +1,10 @@
 """Losses: one number for a batch, the mean over its samples."""
 
-import numpy as np
-
-from minicaps.backend import array_module, is_array
-from minicaps.ops.activation import log_softmax, softplus
-from minicaps.ops.math import multiply
+from minicaps.backend import array_module
+from minicaps.ops.activation import log_sigmoid, log_softmax
 from minicaps.ops.reduce import mean, sum
+from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor, op
-
-
-def one_hot(targets, like):
-    """Turn labels (B,) into an array of zeros and ones of the shape (B, J) and dtype of `like`.
-
-    An array (B, J) of zeros and ones (several classes present) passes through. A label outside
-    0..J−1 is an error on the CPU; on a GPU asking would make the step wait, so labels are
-    checked when data is loaded.
-    """
-    xp = array_module(like)
-    if not is_array(targets):
-        raise TypeError(f"targets must be an array of labels, not a {type(targets).__name__}")
-    if targets.shape == like.shape:
-        return targets.astype(like.dtype)
-    if targets.shape != like.shape[:1] or targets.dtype.kind not in "iu":
-        raise ValueError(
-            f"targets must be integer labels of shape {like.shape[:1]} or zeros and ones of shape"
-            f" {like.shape}, not {targets.dtype} of shape {targets.shape}"
-        )
-    classes = like.shape[1]
-    if xp is np and targets.size and not 0 <= targets.min() <= targets.max() < classes:
-        raise ValueError(
-            f"labels must be 0 to {classes - 1}; these go from {targets.min()} to {targets.max()}"
-        )
-    return (targets[:, None] == xp.arange(classes)).astype(like.dtype)
 
 
 @op
@@ -57,24 +30,30 @@ def cross_entropy(logits, targets):
 
 
 def binary_cross_entropy(logits, targets):
-    """Mean over all entries of −t ln σ(x) − (1−t) ln(1−σ(x)) = softplus(x) − t x.
+    """Mean over all entries of −t ln σ(x) − (1−t) ln σ(−x).
 
     logits (B, J), targets as in `margin_loss`.
     """
     present = one_hot(_raw(targets), _raw(logits))
-    return mean(softplus(logits) - multiply(logits, present))
+    return -mean(log_sigmoid(logits) * present + log_sigmoid(-logits) * (1 - present))
 
 
 def mse(prediction, target):
-    """Mean squared error over all entries."""
-    difference = prediction - target
+    """Mean squared error over all entries of two arrays of one shape."""
+    difference = _difference(prediction, target)
     return mean(difference * difference)
 
 
 def reconstruction_loss(reconstruction, images, *, weight=0.0005):
     """weight × the *sum* of squared pixel errors, averaged over the batch (Sabour et al., 4.1)."""
-    difference = reconstruction - images
+    difference = _difference(reconstruction, images)
     return weight * sum(difference * difference) / reconstruction.shape[0]
+
+
+def _difference(a, b):
+    if a.shape != b.shape:
+        raise ValueError(f"two arrays of one shape are compared, not {a.shape} and {b.shape}")
+    return a - b
 
 
 def _raw(x):

@@ -6,6 +6,11 @@ from minicaps.backend import array_module, is_array
 from minicaps.tensor import op
 
 
+def as_float(x):
+    """Return an array of integers in float64, where differences do not wrap around."""
+    return x if x.dtype.kind == "f" else x.astype(float)
+
+
 @op
 def add(a, b):
     """a + b."""
@@ -47,7 +52,7 @@ def power(a, b):
 def _power_slope(a, b):
     """∂(a^b)/∂a = b a^(b−1), and 0 where b = 0, also at a = 0."""
     if not is_array(b):
-        return b * a ** (b - 1) if b != 0 else 0 * a
+        return b * a ** (b - 1) if b != 0 else array_module(a).zeros_like(a)
     xp = array_module(b)
     return b * a ** xp.where(b == 0, 1, b - 1)
 

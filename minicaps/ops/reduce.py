@@ -5,6 +5,7 @@ import math
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from minicaps.backend import array_module
+from minicaps.ops.math import as_float
 from minicaps.tensor import op
 
 
@@ -26,10 +27,15 @@ def sum(x, *, axis=None, keepdims=False):
     return y, lambda g: xp.broadcast_to(g.reshape(kept), shape)
 
 
+@op
 def mean(x, *, axis=None, keepdims=False):
     """Mean over `axis`."""
-    count = math.prod(n for n, k in zip(x.shape, _kept(x.shape, axis), strict=True) if k == 1)
-    return sum(x, axis=axis, keepdims=keepdims) / count
+    xp = array_module(x)
+    kept = _kept(x.shape, axis)
+    shape = x.shape
+    count = math.prod(n for n, k in zip(shape, kept, strict=True) if k == 1)
+    y = x.mean(axis=axis, keepdims=keepdims)
+    return y, lambda g: xp.broadcast_to(g.reshape(kept) * (1 / count), shape)
 
 
 @op
@@ -48,7 +54,7 @@ def max(x, *, axis=None, keepdims=False):
 @op
 def logsumexp(x, *, axis=None, keepdims=False):
     """ln Σ e^x over `axis`, without overflow; its gradient is the softmax."""
-    xp = array_module(x)
+    xp, x = array_module(x), as_float(x)
     kept = _kept(x.shape, axis)
     top = x.max(axis=axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, 0)

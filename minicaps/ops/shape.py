@@ -1,5 +1,6 @@
 """Moving elements without changing them: their gradients move back."""
 
+import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from minicaps.backend import array_module, is_array, scatter_add
@@ -73,11 +74,11 @@ def getitem(x, index):
 
 
 def _index_part(xp, part):
-    """Turn tensors, lists and arrays into arrays of `xp`; an empty list holds integers."""
-    if isinstance(part, list):
-        return xp.asarray(part, dtype=None if part else int)
+    """Turn tensors, arrays and sequences into arrays of `xp`; an empty one holds integers."""
+    if part is None or part is Ellipsis or isinstance(part, slice | int | np.integer):
+        return part
     part = part.data if isinstance(part, Tensor) else part
-    return xp.asarray(part) if is_array(part) else part
+    return xp.asarray(part, dtype=None if is_array(part) or len(part) else int)
 
 
 @op

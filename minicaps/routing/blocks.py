@@ -21,7 +21,8 @@ def make_votes(u, weight):
 
 
 def _check(u, weight):
-    if u.ndim != 3 or weight.ndim != 4 or u.shape[1:] != (weight.shape[0], weight.shape[2]):
+    fits = u.ndim == 3 and weight.ndim == 4 and u.shape[1:] == (weight.shape[0], weight.shape[2])
+    if not fits or 0 in weight.shape:
         raise ValueError(
             f"capsules (B, I, N) and weights (I, J, N, D) do not fit: {u.shape}, {weight.shape}"
         )

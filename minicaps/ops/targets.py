@@ -1,0 +1,34 @@
+"""Which classes are present in each sample."""
+
+import numpy as np
+
+from minicaps.backend import array_module, is_array
+
+
+def one_hot(targets, like):
+    """Turn labels (B,) into an array of zeros and ones of the shape (B, J) and dtype of `like`.
+
+    An array (B, J) of zeros and ones (several classes present) passes through. A label outside
+    0..J−1, or an entry that is neither 0 nor 1, is an error on the CPU; on a GPU asking would
+    make the step wait, so labels are checked when data is loaded.
+    """
+    xp = array_module(like)
+    if not is_array(targets):
+        raise TypeError(f"targets must be an array of labels, not a {type(targets).__name__}")
+    if like.ndim != 2:
+        raise ValueError(f"one value for each sample and class is wanted, (B, J), not {like.shape}")
+    if targets.shape == like.shape:
+        if xp is np and not ((targets == 0) | (targets == 1)).all():
+            raise ValueError("targets of several classes must be zeros and ones")
+        return targets.astype(like.dtype)
+    if targets.shape != like.shape[:1] or targets.dtype.kind not in "iu":
+        raise ValueError(
+            f"targets must be integer labels of shape {like.shape[:1]} or zeros and ones of shape"
+            f" {like.shape}, not {targets.dtype} of shape {targets.shape}"
+        )
+    classes = like.shape[1]
+    if xp is np and targets.size and not 0 <= targets.min() <= targets.max() < classes:
+        raise ValueError(
+            f"labels must be 0 to {classes - 1}; these go from {targets.min()} to {targets.max()}"
+        )
+    return (targets[:, None] == xp.arange(classes)).astype(like.dtype)

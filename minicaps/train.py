@@ -82,9 +82,6 @@ def _resumed(given):
     folder = Path(given["resume"])
     arrays, meta = checkpoint.load(folder / "last.npz", needs=("model", "options", "progress"))
     options = {**DEFAULTS, **meta["options"], "quiet": False, **given, "out": str(folder)}
-    done = meta["progress"]["epoch"]
-    if "epochs" in given and given["epochs"] < done:
-        raise ValueError(f"--epochs {given['epochs']}: this run has done {done} already")
     return options, (arrays, meta)
 
 
@@ -107,6 +104,10 @@ def _prepare(options, saved):
         trainer = Trainer(options, dataset, device, out, Display(options["quiet"]), stop)
         if saved is not None:
             trainer.load(*saved)
+            if options["epochs"] < trainer.epoch:
+                raise ValueError(
+                    f"--epochs {options['epochs']}: this run has done {trainer.epoch} already"
+                )
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         if saved is None:
             raise

@@ -115,6 +115,14 @@ def test_list_says_what_is_where(here, monkeypatch, capsys):
     )
 
 
+def test_list_is_not_deceived_by_files_of_the_same_name(here, monkeypatch, capsys):
+    Tiny(monkeypatch, "mnist", arrays_of(0)).write(here / "told")
+    Tiny(monkeypatch, "fashion-mnist", arrays_of(1))
+    assert command.main(["list", "--data-dir", "told"]) == 0
+    _, mnist, fashion = capsys.readouterr().out.splitlines()
+    assert mnist.endswith("in told") and "not here, 4 of 4 files to fetch" in fashion
+
+
 def test_fetch_checks_the_files(here, monkeypatch, capsys):
     Tiny(monkeypatch, "mnist", arrays_of(0)).write(here / "told")
     assert command.main(["fetch", "mnist", "--data-dir", "told"]) == 0

@@ -3,8 +3,10 @@
 Forty drawn pictures, thirty to test on, and a network much smaller than `small` in its place.
 """
 
+import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -109,3 +111,33 @@ def assert_equal_runs(one, other):
     assert rows[0] == rows[1]
     for key in ("test_right", "test_loss", "best_epoch", "epochs"):
         assert summary(one)[key] == summary(other)[key]
+
+
+def refused(capsys, *arguments, code):
+    """Run the command, which must refuse; return what it said, which is no traceback."""
+    try:
+        assert train.main(list(arguments)) == code
+    except SystemExit as stopped:
+        assert stopped.code == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    return said.err
+
+
+def edit(path, change):
+    """Change the meta of a checkpoint."""
+    arrays, meta = checkpoint.load(path)
+    change(meta)
+    checkpoint.save(path, arrays, meta)
+
+
+def send_in_call(monkeypatch, owner, name, call, number=signal.SIGINT):
+    """Send this process a signal in the given call (1, 2, …) of a function."""
+    function, calls = getattr(owner, name), itertools.count(1)
+
+    def sending(*args, **keywords):
+        if next(calls) == call:
+            os.kill(os.getpid(), number)
+        return function(*args, **keywords)
+
+    monkeypatch.setattr(owner, name, sending)

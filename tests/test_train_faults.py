@@ -1,0 +1,303 @@
+"""Divergence, dead networks, and a world of closed pipes, full disks and odd folders."""
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import termios
+from pathlib import Path
+
+import numpy as np
+import pytest
+from idx_files import FILES, Tiny, arrays_of, isolate
+from tiny_runs import (
+    TINY,
+    TINY_PROCESS,
+    assert_equal_runs,
+    environment,
+    finish,
+    go_on,
+    parameters,
+    refused,
+    run,
+    same,
+    send_in_call,
+    start,
+    summary,
+    tiny,  # noqa: F401 (used by every test here)
+)
+
+from minicaps import checkpoint, data, train, training
+from minicaps.backend import choose_device
+from minicaps.training import Trainer
+
+CPU = choose_device("cpu")
+
+
+# ---- divergence, and networks that learn nothing
+
+
+def finite(path):
+    return all(np.isfinite(a).all() for a in checkpoint.load(path)[0].values())
+
+
+@pytest.mark.filterwarnings("error")  # NumPy's own warnings would hide the message
+def test_a_diverging_run_stops_and_says_why(capsys):
+    options = ("--optimizer", "sgd", "--learning-rate", "1e20", "--out", "run")
+    said = refused(capsys, *TINY, *options, code=1)
+    assert re.fullmatch(
+        r"minicaps.train: the loss became infinite or NaN in step 2 \(epoch 1\)\. The likely cause"
+        r" is a step too large: try a smaller --learning-rate \(it was 1e\+20\), or --clip 1\n",
+        said,
+    )
+    assert os.listdir("run") == ["config.json"]
+
+
+def spoil_in_step(monkeypatch, number):
+    """Let a step with a finite loss make a parameter NaN."""
+    step = Trainer._step
+
+    def spoiling(self, *batch):
+        step(self, *batch)
+        if self.optimizer.steps == number:
+            self.model.parameters()[0].data[0] = np.nan
+
+    monkeypatch.setattr(Trainer, "_step", spoiling)
+
+
+@pytest.mark.parametrize(
+    ("step", "options", "what"),
+    [
+        (7, (), "the loss became infinite or NaN in step 8"),
+        (10, (), "the validation loss became infinite or NaN in step 10"),
+        (10, ("--validation", "0"), "the model became infinite or NaN in step 10"),
+    ],
+)
+def test_the_last_good_checkpoint_stays(monkeypatch, capsys, step, options, what):
+    good = run(*options, out="good")
+    capsys.readouterr()
+    spoil_in_step(monkeypatch, step)
+    said = refused(capsys, *TINY, "--epochs", "3", "--out", "run", *options, code=1)
+    assert f"{what} (epoch 2)" in said
+    for name in ("last.npz", "best.npz"):
+        assert finite(Path("run") / name)
+        assert same(parameters("run", name), parameters(good, name))
+
+
+def test_an_interrupt_saves_no_nan(monkeypatch, capsys):
+    spoil_in_step(monkeypatch, 2)
+    send_in_call(monkeypatch, Trainer, "_step", 3)
+    assert "in step 3" in refused(capsys, *TINY, "--out", "run", code=1)
+    assert os.listdir("run") == ["config.json"]
+
+
+@pytest.mark.parametrize(
+    "options", [("--validation", "4"), ("--validation", "0", "--epochs", "2")], ids=str
+)
+def test_a_dead_network_is_told(capsys, options):
+    """A weight decay of 1/learning rate takes all of each parameter in each step."""
+    run("--learning-rate", "0.001", "--weight-decay", "1000", "--schedule", "constant", *options)
+    said = capsys.readouterr().err
+    assert "the margin loss is 0.81: all class capsules have length 0" in said
+    assert "The network is dead" in said
+
+
+def test_a_saturated_network_is_told(monkeypatch, capsys):
+    build = training.build_model
+
+    def saturated(options, data):
+        model = build(options, data)
+        model.classes.weight.data *= 1e6
+        return model
+
+    monkeypatch.setattr(training, "build_model", saturated)
+    run("--learning-rate", "1e-30")
+    said = capsys.readouterr().err
+    assert "the margin loss is 3.645: all class capsules have length 1" in said
+    assert "The network is saturated" in said
+
+
+@pytest.mark.parametrize("classes", [2, 5, 10, 26])
+def test_only_dead_and_saturated_networks_are_stuck(classes):
+    saturated = 0.5 * (classes - 1) * 0.9**2
+    assert "dead" in train.stuck(0.81, classes)
+    assert "saturated" in train.stuck(saturated, classes)
+    for loss in (0.0, 0.1, 0.6, 0.8, 0.99 * saturated, 1.01 * saturated, 100.0):
+        assert train.stuck(loss, classes) is None
+
+
+# ---- other programs, files and folders
+
+
+def test_arithmetic_warnings_are_left_as_they_were():
+    before = np.geterr()
+    run()
+    assert np.geterr() == before
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["talking", "quiet"])
+def test_a_reader_that_goes_away(quiet):
+    """As in `python -m minicaps.train | head -1`."""
+    read, write = os.pipe()
+    process = start(*TINY[:-1], *quiet, "--out", "run", stdout=write)
+    os.close(write)
+    os.close(read)
+    code, _, err = finish(process)
+    assert (code, err) == (1, "minicaps.train: [Errno 32] Broken pipe\n")
+
+
+def test_a_closed_output():
+    line = [sys.executable, "-c", TINY_PROCESS, *TINY[:-1], "--out", "run"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" "$@" >&- 2>&-', *line], env=environment(), timeout=120
+    )
+    assert done.returncode == 0
+    assert Path("run/summary.json").is_file()
+
+
+def test_a_terminal_shows_a_bar_and_ends_it():
+    leader, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (24, 120))
+    line = [*TINY[:-1], "--epochs", "2", "--out", "run"]
+    process = start(*line, stdout=follower, stderr=follower)
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            part = os.read(leader, 1 << 16)
+        except OSError:  # how Linux ends a terminal
+            break
+        if not part:
+            break
+        shown += part
+    os.close(leader)
+    assert process.wait(timeout=60) == 0
+    shown = shown.decode()
+    assert re.search(r"\d+%\|.*\| [\d.]+/72.0 \[\d\d:\d\d<\S+, +[\d.]+k? images/s", shown)
+    assert re.search(r"epoch=1, loss=0\.\d{4}", shown)
+    assert "accuracy=" in shown
+    assert re.search(r"100%[^\n]*\r\nTest accuracy [^\r]*\r\nResults: [^\r]*\r\n$", shown)
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [{"PYTHONUTF8": "1"}, {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+    ids=["UTF-8 mode", "ASCII"],
+)
+@pytest.mark.parametrize("output", [{}, {"PYTHONIOENCODING": "ascii"}], ids=["", "ASCII output"])
+def test_any_folder_name_in_the_plainest_locale(encoding, output):
+    own = {k: v for k, v in environment().items() if k != "PYTHONIOENCODING"}
+    own |= {"LC_ALL": "C"} | encoding | output
+    folder = "ein Ordner, größer ✗"
+    assert finish(start(*TINY, "--out", folder, env=own))[0] == 0
+    assert finish(start("--resume", folder, "--epochs", "2", env=own))[0] == 0
+    assert summary(folder)["epochs"] == 2
+
+
+def test_a_folder_that_is_deleted_while_training(monkeypatch, capsys):
+    Path("runs").mkdir()
+    evaluate = training.evaluate
+
+    def deleting(*args):
+        shutil.rmtree("runs")
+        return evaluate(*args)
+
+    monkeypatch.setattr(training, "evaluate", deleting)
+    said = refused(capsys, *TINY, "--out", "runs/a", code=1)
+    assert said == "minicaps.train: cannot write runs/a/best.npz: No such file or directory\n"
+
+
+def test_a_full_disk_stops_the_run_and_it_goes_on_later():
+    """The system refuses to write files of more than 20,000 bytes; then there is room again."""
+    straight = run("--epochs", "3", out="straight")
+    folder = run("--epochs", "1")
+    full = """
+import resource
+most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, most))
+"""
+    process = start("--resume", "run", "--epochs", "3", code=full + TINY_PROCESS)
+    code, _, err = finish(process)
+    assert code == 1
+    assert re.fullmatch(r"minicaps.train: cannot write run/\w+.npz: File too large\n", err)
+    assert not list(folder.glob("*.part"))
+    assert_equal_runs(go_on(folder, "--epochs", "3"), straight)
+
+
+def test_two_runs_do_not_share_a_folder(monkeypatch, capsys):
+    """The other one makes the folder while this one still loads its data."""
+    load = data.load
+
+    def meanwhile(*args, **keywords):
+        monkeypatch.setattr(data, "load", load)
+        run("--seed", "7")
+        return load(*args, **keywords)
+
+    monkeypatch.setattr(data, "load", meanwhile)
+    assert train.main([*TINY, "--out", "run"]) == 1
+    assert "File exists: 'run/config.json'" in capsys.readouterr().err
+    assert summary("run")["epochs"] == 1
+    assert json.loads(Path("run/config.json").read_text())["options"]["seed"] == 7
+
+
+@pytest.mark.parametrize("out", ["full", "file"])
+def test_what_exists_is_not_overwritten(capsys, out):
+    Path("full").mkdir()
+    Path("full/notes").touch()
+    Path("file").write_text("mine")
+    said = refused(capsys, *TINY, "--out", out, code=2)
+    assert f"{out} exists already: choose another --out, or go on with --resume {out}" in said
+    assert os.listdir("full") == ["notes"]
+    assert Path("file").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_made(capsys):
+    Path("file").touch()
+    assert "Not a directory: 'file/run'" in refused(capsys, *TINY, "--out", "file/run", code=1)
+    assert "File name too long" in refused(capsys, *TINY, "--out", "x" * 300, code=1)
+
+
+def test_a_folder_without_permission():
+    """As an ordinary user: root may write anywhere."""
+    code = """
+import os, sys
+from minicaps import data, train
+data.load("strokes", limit=1)  # imports everything, while it can be reached
+if os.getuid() == 0:
+    os.setuid(65534)
+sys.exit(train.main())
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        code, _, err = finish(start(*TINY, "--out", f"{folder}/run", code=code))
+    assert (code, err) == (1, f"minicaps.train: [Errno 13] Permission denied: '{folder}/run'\n")
+
+
+def test_missing_and_broken_data_files(monkeypatch, tmp_path, capsys):
+    isolate(monkeypatch, tmp_path)
+    Tiny(monkeypatch, "mnist", arrays_of(0))  # to download from nowhere
+    monkeypatch.setenv("MINICAPS_DATA", "nowhere")
+    command = (*TINY, "--data", "mnist", "--out", "run")
+    said = refused(capsys, *command, code=1)
+    assert said.startswith("minicaps.train: mnist is not here and could not be downloaded.")
+    assert "nowhere" in said and "--data-dir" in said
+    Path("mine/mnist").mkdir(parents=True)
+    for name in FILES:
+        Path("mine/mnist", name).write_bytes(b"garbage")
+    said = refused(capsys, *command, "--data-dir", "mine", code=1)
+    assert re.match(r"minicaps.train: mine/mnist/\S+ is not an IDX file", said)
+    assert not Path("run").exists()
+
+
+def test_too_little_memory(monkeypatch, capsys):
+    def step(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(Trainer, "_step", step)
+    assert "not enough memory: try a smaller --batch-size" in refused(
+        capsys, *TINY, "--out", "run", code=1
+    )

@@ -1,0 +1,237 @@
+"""The same again: seeds, interrupts and resuming, and what must not be resumed."""
+
+import os
+import re
+import shlex
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_runs import (
+    TINY,
+    assert_equal_runs,
+    edit,
+    finish,
+    go_on,
+    parameters,
+    refused,
+    run,
+    same,
+    saved,
+    send_in_call,
+    start,
+    summary,
+    tiny,  # noqa: F401 (used by every test here)
+)
+
+from minicaps import checkpoint, data, train, training
+from minicaps.backend import choose_device
+from minicaps.training import Trainer
+
+CPU = choose_device("cpu")
+
+
+# ---- the same again
+
+
+def test_equal_seeds_train_bit_equal_and_others_do_not():
+    first = run()
+    assert_equal_runs(run(out="again"), first)
+    assert not same(parameters(run("--seed", "1", out="other")), parameters(first))
+
+
+VARIANTS = {
+    "default": (),
+    "shifted": ("--shift", "2"),
+    "sgd, clipped": ("--optimizer", "sgd", "--learning-rate", "0.1", "--clip", "0.05"),
+    "decay, constant": ("--weight-decay", "0.1", "--schedule", "constant"),
+    "float64": ("--precision", "float64", "--reconstruction", "0"),
+}
+variants = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
+
+
+@variants
+def test_four_epochs_are_two_and_two(options):
+    straight = run("--epochs", "4", *options, out="straight")
+    folder = run("--epochs", "2", *options)
+    assert_equal_runs(go_on(folder, "--epochs", "4"), straight)
+    assert len((folder / "metrics.csv").read_text().splitlines()) == 5
+
+
+def interrupted(capsys, *options, code=130):
+    """Run until the signal comes; return the command that the message tells to go on with."""
+    before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
+    assert train.main([*TINY, "--out", "a run", *options]) == code
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
+    said = capsys.readouterr().err.splitlines()
+    assert said[-2] == "minicaps.train: stopped and saved. Go on with:"
+    words = shlex.split(said[-1])
+    assert words[:3] == ["python", "-m", "minicaps.train"]
+    return words[3:]
+
+
+# Two epochs of five steps each, with a validation after each and a test in the end.
+MOMENTS = {
+    "in the first step": (Trainer, "_step", 1),
+    "in the middle of an epoch": (Trainer, "_step", 8),
+    "in the last step of an epoch": (Trainer, "_step", 5),
+    "in validation": (training, "evaluate", 2),
+    "in the test": (training, "evaluate", 3),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+def test_an_interrupted_run_goes_on_bit_equal(monkeypatch, capsys, moment):
+    options = ("--epochs", "2", "--schedule", "cosine")
+    straight = run(*options, out="straight")
+    with monkeypatch.context() as patch:
+        send_in_call(patch, *moment)
+        command = interrupted(capsys, *options)
+    assert command == ["--resume", "a run"]
+    assert train.main(command) == 0
+    assert_equal_runs("a run", straight)
+
+
+@variants
+def test_an_interrupted_epoch_goes_on_bit_equal(monkeypatch, capsys, options):
+    straight = run("--epochs", "2", *options, out="straight")
+    with monkeypatch.context() as patch:
+        send_in_call(patch, Trainer, "_step", 7, signal.SIGTERM)
+        command = interrupted(capsys, "--epochs", "2", *options, code=143)
+    assert saved("a run")[1]["progress"]["batch"] == 2
+    assert train.main(command) == 0
+    assert_equal_runs("a run", straight)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_stop_a_process_and_another_goes_on_bit_equal(number):
+    straight = run("--epochs", "30", out="straight")
+    process = start(*TINY[:-1], "--epochs", "30", "--out", "run")  # not quiet
+    for line in process.stdout:  # comes at once, though it is a pipe
+        if line.startswith("epoch 1/30"):
+            process.send_signal(number)
+            break
+    code, _, err = finish(process)
+    assert code == 128 + number
+    assert err.endswith("python -m minicaps.train --resume run\n")
+    progress = saved("run")[1]["progress"]
+    assert 1 <= progress["epoch"] < 30
+    code, out, _ = finish(start("--resume", "run"))
+    assert code == 0
+    assert re.search(r"^epoch 30/30 .*\nTest accuracy", out, re.MULTILINE)
+    assert_equal_runs("run", straight)
+
+
+def test_a_second_ctrl_c_stops_at_once_and_leaves_the_last_good_file(monkeypatch, capsys):
+    folder = run("--epochs", "1")
+    before = (folder / "last.npz").read_bytes()
+    send_in_call(monkeypatch, Trainer, "_step", 3)
+    send_in_call(monkeypatch, np, "savez", 1)
+    capsys.readouterr()
+    assert train.main(["--resume", "run", "--epochs", "2", "--quiet"]) == 130
+    assert capsys.readouterr().err == "minicaps.train: interrupted\n"
+    assert (folder / "last.npz").read_bytes() == before
+    assert not list(folder.glob("*.part"))
+
+
+def test_ctrl_c_while_data_is_loaded(monkeypatch, capsys):
+    send_in_call(monkeypatch, data, "load", 1)
+    assert train.main([*TINY, "--out", "run"]) == 130
+    assert capsys.readouterr().err == "minicaps.train: interrupted\n"
+    assert not Path("run").exists()
+
+
+def test_a_finished_run_is_resumed_to_the_same_result():
+    folder = run()
+    before = saved(folder)[0]
+    result = summary(folder)["test_right"]
+    assert summary(go_on(folder))["test_right"] == result
+    assert same(saved(folder)[0], before)
+
+
+# ---- what must not be resumed
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "numbers"),
+    [
+        ("input_shape", [1, 36, 36], ("[1, 36, 36]", "[1, 28, 28]")),
+        ("input_shape", [3, 28, 28], ("[3, 28, 28]", "[1, 28, 28]")),
+        ("classes", 11, ("11", "10")),
+    ],
+)
+def test_a_run_on_other_data_is_refused_with_both_numbers(capsys, name, value, numbers):
+    path = run() / "last.npz"
+    edit(path, lambda meta: meta["model"].update({name: value}))
+    capsys.readouterr()
+    said = refused(capsys, "--resume", "run", code=2)
+    assert name in said
+    assert all(number in said for number in numbers)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda meta: meta["progress"].pop("batch"),
+        lambda meta: meta["model"].pop("classes"),
+        lambda meta: meta["options"].update(optimizer="foo"),
+        lambda meta: meta["options"].update(learning_rate="fast"),
+        lambda meta: meta.update(progress={}),
+    ],
+)
+def test_a_changed_checkpoint_is_refused_in_a_sentence(capsys, change):
+    path = run() / "last.npz"
+    edit(path, change)
+    capsys.readouterr()
+    said = refused(capsys, "--resume", "run", code=1)
+    assert "last.npz does not fit this minicaps" in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"classes": 11}, {"input_shape": [1, 36, 36]}, {"name": "capsnot"}, {"options": {"x": 1}}],
+    ids=str,
+)
+def test_a_model_that_does_not_fit_its_parameters_is_refused(change):
+    path = run() / "best.npz"
+    edit(path, lambda meta: meta["model"].update(change))
+    with pytest.raises(checkpoint.CheckpointError, match=r"best\.npz"):
+        training.load_model(path, CPU)
+
+
+def test_a_checkpoint_without_a_model_is_refused():
+    checkpoint.save("a.npz", {}, {"model": {"name": "capsnet"}})
+    checkpoint.save("b.npz", {}, {})
+    for path in ("a.npz", "b.npz"):
+        with pytest.raises(checkpoint.CheckpointError, match=path):
+            training.load_model(path, CPU)
+
+
+def test_what_is_no_run_cannot_be_resumed(capsys):
+    Path("file").touch()
+    Path("empty").mkdir()
+    Path("folder/last.npz").mkdir(parents=True)
+    checkpoint.save("folder/other.npz", {}, {})
+    Path("lesson").mkdir()
+    checkpoint.save("lesson/last.npz", {}, {"model": {}})
+    for folder in ("nowhere", "file", "empty", "folder", "lesson"):
+        said = refused(capsys, "--resume", folder, code=1)
+        assert said.startswith("minicaps.train: ")
+        assert f"{folder}/last.npz" in said
+    assert os.listdir("empty") == []
+
+
+def test_a_checkpoint_from_before_an_option_came_has_its_default():
+    straight = run("--epochs", "2", out="straight")
+    path = run() / "last.npz"
+    edit(path, lambda meta: meta["options"].pop("clip"))
+    assert_equal_runs(go_on("run", "--epochs", "2"), straight)
+
+
+def test_fewer_epochs_than_done_are_refused(capsys):
+    run("--epochs", "2")
+    capsys.readouterr()
+    assert "this run has done 2 already" in refused(
+        capsys, "--resume", "run", "--epochs", "1", code=2
+    )

@@ -11,7 +11,8 @@ sum(softmax(x)) is zero, so any multiple of a right one would pass.
 
 import numpy as np
 
-from minicaps.tensor import Tensor, no_grad
+from minicaps.graph import no_grad
+from minicaps.tensor import Tensor
 
 ALL_ENTRIES = 200  # inputs up to this size are checked entry by entry
 TINY = np.finfo(np.float64).tiny  # keeps 0/0 away where a function is 0 throughout

@@ -15,8 +15,9 @@ from minicaps import checkpoint, data, ops, plotting
 from minicaps.allocator import keep_memory
 from minicaps.backend import DeviceError, choose_device
 from minicaps.data.batches import batches
+from minicaps.graph import no_grad
 from minicaps.options import DEFAULTS, complete, make_parser
-from minicaps.tensor import Tensor, no_grad
+from minicaps.tensor import Tensor
 from minicaps.training import (
     Diverged,
     Interrupted,

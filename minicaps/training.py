@@ -15,7 +15,8 @@ import numpy as np
 
 from minicaps import checkpoint, models, ops, optim
 from minicaps.data.batches import batches, number_of_batches
-from minicaps.tensor import Tensor, no_grad
+from minicaps.graph import no_grad
+from minicaps.tensor import Tensor
 
 EVALUATION_BATCH = 250
 

@@ -13,6 +13,7 @@ ROOT = Path(minicaps.__file__).parent
 # Each room may import from itself and from the rooms above it.
 ROOMS = (
     ("backend",),
+    ("graph",),
     ("tensor",),
     ("ops", "gradcheck"),
     ("routing",),
@@ -25,7 +26,7 @@ ROOMS = (
     ("bench",),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
-ENGINE = ("backend", "tensor", "ops", "routing", "nn", "models", "optim", "gradcheck")
+ENGINE = ("backend", "graph", "tensor", "ops", "routing", "nn", "models", "optim", "gradcheck")
 FILES = sorted(ROOT.rglob("*.py"))
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from minicaps import Tensor, ops
 from minicaps.gradcheck import ALL_ENTRIES, GradientError, check_gradients
-from minicaps.tensor import REGISTRY, joint, op
+from minicaps.graph import joint
+from minicaps.tensor import REGISTRY, op
 
 SMALL, LARGE = (5, 7), (30, 40)
 assert np.prod(SMALL) <= ALL_ENTRIES < np.prod(LARGE)

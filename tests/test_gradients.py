@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minicaps
-from minicaps import ops, tensor
+from minicaps import graph, ops
 from minicaps.gradcheck import GradientError, check_gradients
-from minicaps.tensor import REGISTRY, joint
+from minicaps.graph import joint
+from minicaps.tensor import REGISTRY
 
 SHAPES = st.lists(st.integers(1, 4), max_size=4).map(tuple)
 OP_CASES = [case for case in CASES if case.op in REGISTRY]
@@ -105,7 +106,7 @@ def watched_pullbacks(op, change=lambda position, gradient: gradient):
 
     Yields (positions that got one, positions that have one).
     """
-    pull, got, have = tensor._pull, set(), set()
+    pull, got, have = graph._pull, set(), set()
 
     def watched(node, g):
         pullback = node.pullback
@@ -119,11 +120,11 @@ def watched_pullbacks(op, change=lambda position, gradient: gradient):
             gradients = [x if x is None else change(i, x) for i, x in enumerate(gradients)]
         return gradients
 
-    tensor._pull = watched
+    graph._pull = watched
     try:
         yield got, have
     finally:
-        tensor._pull = pull
+        graph._pull = pull
 
 
 @pytest.mark.parametrize("case", OP_CASES, ids=str)

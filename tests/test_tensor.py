@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minicaps import Tensor, no_grad, ops
-from minicaps.tensor import REGISTRY, Node, joint, op, unbroadcast
+from minicaps.graph import Node, joint, unbroadcast
+from minicaps.tensor import REGISTRY, op
 
 ARITHMETIC = ("add", "sub", "mul", "truediv", "pow")
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -781,3 +782,14 @@ def test_what_an_op_returns_is_looked_at():
         forgotten(leaf([1.0, 2.0]))
     with pytest.raises(TypeError, match="value of several must be one array"):
         several(leaf(1.0))
+
+
+def test_a_leaf_that_moves_stays_the_same_tensor_and_leaves_old_graphs():
+    x = leaf([1.0, 2.0])
+    y = (x * x).sum()
+    x.move(np.array([1, 2], np.float32))
+    with pytest.raises(RuntimeError, match="was replaced between the forward and the backward"):
+        y.backward()
+    (x * x).sum().backward()
+    assert x.grad.dtype == np.float32
+    np.testing.assert_array_equal(x.grad, [2, 4])

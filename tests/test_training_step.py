@@ -8,8 +8,8 @@ import pytest
 
 from minicaps import Tensor, models, ops
 from minicaps.backend import choose_device
+from minicaps.graph import Node
 from minicaps.optim import SGD, Adam, clip_gradient_norm
-from minicaps.tensor import Node
 
 CLASSES, BATCH = 5, 8
 OPTIMIZERS = {"sgd": SGD, "adam": Adam}

@@ -3,7 +3,8 @@
 import math
 
 from minicaps.backend import array_module
-from minicaps.tensor import joint, op
+from minicaps.graph import joint
+from minicaps.tensor import op
 
 
 @op

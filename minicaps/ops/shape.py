@@ -4,7 +4,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from minicaps.backend import array_module, is_array, scatter_add
-from minicaps.tensor import Tensor, joint, op
+from minicaps.graph import joint
+from minicaps.tensor import Tensor, op
 
 
 @op

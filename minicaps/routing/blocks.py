@@ -6,10 +6,11 @@ forget them; the backward pass makes them again.
 """
 
 from minicaps.backend import array_module
+from minicaps.graph import joint, no_grad, recording
 from minicaps.ops.capsule import length
 from minicaps.ops.product import einsum
 from minicaps.routing.contract import Routed
-from minicaps.tensor import Tensor, joint, no_grad, op, recording
+from minicaps.tensor import Tensor, op
 
 BLOCK = 12 * 2**20  # bytes of votes at a time
 

@@ -255,6 +255,12 @@ def test_a_broken_image_leaves_the_others_alone(bad):
     assert not np.isfinite(y[1]).all() and not np.isfinite(gw).all()
 
 
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    options = {"stride": np.int64(2), "padding": np.int32(1)}
+    for function in (ops.conv2d, ops.conv2d_plain):
+        assert function(Tensor(IMAGES), Tensor(KERNELS), **options).shape == (1, 3, 3, 3)
+
+
 @pytest.mark.parametrize("options", [{"stride": (1, 1)}, {"stride": 1.0}, {"padding": 0.5}])
 def test_stride_and_padding_are_whole_numbers(options):
     for function in (ops.conv2d, ops.conv2d_plain):

@@ -7,6 +7,8 @@ row of the image is then one run of L·C numbers, and copying patches is what co
 
 import math
 
+import numpy as np
+
 from minicaps.backend import array_module
 from minicaps.ops.fourier import by_spectra, worthwhile
 from minicaps.ops.product import einsum
@@ -41,7 +43,7 @@ def _check(x, weight, bias, stride, padding):
 
 def check_window(shape, window, stride, padding):
     """Return the output size (P, Q) of a window on images (…, H, W); refuse what does not fit."""
-    if not isinstance(stride, int) or not isinstance(padding, int):
+    if not all(isinstance(n, int | np.integer) for n in (stride, padding)):
         raise TypeError(f"stride and padding are one whole number each: {stride!r}, {padding!r}")
     if min(*window, stride) < 1 or padding < 0:
         raise ValueError(

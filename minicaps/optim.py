@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from minicaps.backend import array_module, to_host
+from minicaps.tensor import Tensor
 
 
 class Optimizer:
@@ -24,6 +25,8 @@ class Optimizer:
         self.parameters = _by_name(parameters)
         if not 0 <= learning_rate < math.inf:
             raise ValueError(f"the learning rate must be positive and finite, not {learning_rate}")
+        if not 0 <= weight_decay < math.inf:
+            raise ValueError(f"the weight decay must not be negative or infinite: {weight_decay}")
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
         self.steps = 0
         self.updates = dict.fromkeys(self.parameters, 0)  # those without a gradient get none
@@ -94,6 +97,9 @@ def _by_name(parameters):
             "an optimiser wants (name, tensor) pairs, at least one: model.named_parameters()"
         )
     named = dict(pairs)
+    for name, p in pairs:
+        if not isinstance(p, Tensor) or p.node is None or p.node.leaf is None:
+            raise TypeError(f"{name} is not a tensor made with requires_grad=True")
     if len(named) < len(pairs) or len({id(p) for p in named.values()}) < len(pairs):
         raise ValueError("two parameters have the same name, or one parameter is named twice")
     return named
@@ -103,6 +109,8 @@ class SGD(Optimizer):
     """m ← μ m + g; p ← p − lr m (momentum μ; 0 is plain gradient descent)."""
 
     def __init__(self, parameters, learning_rate=0.1, *, momentum=0.9, weight_decay=0.0):
+        if not 0 <= momentum < 1:
+            raise ValueError(f"the momentum must be at least 0 and below 1, not {momentum}")
         self.momentum = momentum
         self.slots = ("momentum",) if momentum else ()
         super().__init__(parameters, learning_rate, weight_decay)
@@ -127,6 +135,8 @@ class Adam(Optimizer):
     def __init__(
         self, parameters, learning_rate=1e-3, *, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0
     ):
+        if not all(0 <= beta < 1 for beta in betas) or not eps > 0:
+            raise ValueError(f"betas must be at least 0 and below 1, eps above 0: {betas}, {eps}")
         self.betas, self.eps = betas, eps
         super().__init__(parameters, learning_rate, weight_decay)
 

@@ -72,7 +72,14 @@ class Tensor:
 
         It stays the same tensor for all who hold it; its gradient is forgotten.
         """
-        self._data = as_array(array)
+        array = as_array(array)
+        if self.node is None or self.node.leaf is None:
+            raise TypeError("only a leaf, a tensor made with requires_grad=True, can move")
+        if array.shape != self.shape or array.dtype.kind != "f":
+            raise ValueError(
+                f"a leaf of shape {self.shape} cannot become {array.dtype} of shape {array.shape}"
+            )
+        self._data = array
         self._version += 1
         self._make_leaf()
 
@@ -81,10 +88,8 @@ class Tensor:
         return Tensor(read_only(self._data.view()))
 
     def __reduce__(self):
-        """Copy and pickle leaves as leaves of their own; a result cannot leave its graph."""
-        if self.node is not None and self.node.leaf is None:
-            raise TypeError("a tensor that belongs to a graph cannot be copied: use .detach()")
-        return Tensor, (self._data, self.requires_grad)
+        """Copy and pickle leaves as leaves of their own, results without their graph."""
+        return Tensor, (self._data, self.node is not None and self.node.leaf is not None)
 
     def numpy(self):
         """Return the data as a NumPy array (shared memory on the CPU, a copy from the GPU)."""

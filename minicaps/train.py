@@ -41,6 +41,11 @@ def main(arguments=None):
             trainer, stop = _prepare(options, saved)
         except ValueError as error:  # a value that makes no sense, found before any training
             parser.error(str(error))
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            if "resume" not in given:
+                raise
+            name = Path(given["resume"], "last.npz")
+            return _fail(f"{name} does not fit this minicaps: {error!r}")
         with stop.listening():
             _train(trainer, options, shlex.join(["python", "-m", "minicaps.train", *arguments]))
     except Interrupted:
@@ -101,19 +106,11 @@ def _prepare(options, saved):
         seed=options["seed"],
     )
     stop = StopRequest()
-    try:
-        trainer = Trainer(options, dataset, device, out, Display(options["quiet"]), stop)
-        if saved is not None:
-            trainer.load(*saved)
-            if options["epochs"] < trainer.epoch:
-                raise ValueError(
-                    f"--epochs {options['epochs']}: this run has done {trainer.epoch} already"
-                )
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        if saved is None:
-            raise
-        name = out / "last.npz"
-        raise checkpoint.CheckpointError(f"{name} does not fit this minicaps: {error!r}") from error
+    trainer = Trainer(options, dataset, device, out, Display(options["quiet"]), stop)
+    if saved is not None:
+        trainer.load(*saved)
+        if options["epochs"] < trainer.epoch:
+            raise ValueError(f"{trainer.epoch} epochs are done already: --epochs must not be fewer")
     out.mkdir(parents=True, exist_ok=True)
     config = {"options": options, "model": trainer.model.config}
     write_json(out / "config.json", config, new=saved is None)

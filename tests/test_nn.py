@@ -650,6 +650,20 @@ def test_parameters_in_lists_and_dictionaries_are_found():
     assert names == ["scales.0", "scales.1", "layers.a.weight", "layers.a.bias"]
 
 
+def test_parameters_of_one_name_are_refused():
+    class Twice(Module):
+        def __init__(self):
+            self.d = {1: Tensor(np.ones(1), True), "1": Tensor(np.ones(2), True)}
+
+    with pytest.raises(ValueError, match=r"two parameters are called d\.1"):
+        Twice().state_dict()
+
+
+def test_only_floating_point_parameters_can_be_made():
+    with pytest.raises(ValueError, match="cannot become int64"):
+        Linear(2, 3, np.random.default_rng(0)).astype(np.int64)
+
+
 def test_a_copied_model_is_trained_on_its_own():
     model = a_small_capsnet()
     clone = copy.deepcopy(model)

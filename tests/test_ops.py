@@ -2,6 +2,7 @@
 
 import array
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -750,3 +751,19 @@ def test_any_sequence_is_an_index_and_repeats_add_up(index):
     y.sum().backward()
     expected = np.bincount(np.arange(3)[index], minlength=3)
     np.testing.assert_array_equal(x.grad, expected)
+
+
+def test_the_mean_and_the_margin_loss_of_nothing_have_gradients():
+    nothing = Tensor(np.zeros((0, 3)), requires_grad=True)
+    with np.errstate(invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy says that this mean is NaN
+        ops.mean(nothing).backward()
+    assert nothing.grad.shape == (0, 3)
+    loss = ops.margin_loss(nothing, np.zeros(0, int))
+    loss.backward()
+    assert loss.item() == 0 and nothing.grad.shape == (0, 3)
+
+
+def test_numpys_booleans_are_an_index():
+    x = Tensor(np.ones((3, 4)))
+    assert x[np.True_].shape == (1, 3, 4) and x[np.False_].shape == (0, 3, 4)

@@ -243,6 +243,15 @@ def test_an_optimiser_refuses_what_it_would_train_wrongly():
     for rate in (-1, math.nan, math.inf):
         with pytest.raises(ValueError, match="learning rate must be positive"):
             SGD([("a", first)], rate)
+    for wrong in ({"weight_decay": -1}, {"betas": (0.9, 1.0)}, {"eps": 0}):
+        with pytest.raises(ValueError, match="must"):
+            Adam([("a", first)], **wrong)
+    for momentum in (-0.1, 1, math.nan):
+        with pytest.raises(ValueError, match="momentum must be"):
+            SGD([("a", first)], momentum=momentum)
+    for no_leaf in (np.ones(2), Tensor(np.ones(2)), first * 1):
+        with pytest.raises(TypeError, match="a is not a tensor made with requires_grad"):
+            Adam([("a", no_leaf)])
     first.grad = np.ones(1)  # would broadcast silently
     with pytest.raises(ValueError, match=r"a is \(2,\), its gradient \(1,\)"):
         SGD([("a", first)]).step()

@@ -725,8 +725,7 @@ def test_a_copy_is_a_leaf_of_its_own(copied):
     np.testing.assert_array_equal(a.grad, [2, 2])
     np.testing.assert_array_equal(b.grad, [3, 3])
     assert not copied(Tensor(1.0)).requires_grad
-    with pytest.raises(TypeError, match=r"belongs to a graph cannot be copied: use \.detach"):
-        copied(a * 2)
+    assert not copied(a * 2).requires_grad
 
 
 def test_a_pullback_may_not_write_into_what_others_get_too():
@@ -793,3 +792,9 @@ def test_a_leaf_that_moves_stays_the_same_tensor_and_leaves_old_graphs():
     (x * x).sum().backward()
     assert x.grad.dtype == np.float32
     np.testing.assert_array_equal(x.grad, [2, 4])
+    for wrong in (np.ones(3), np.ones(2, int), np.ones(2, complex)):
+        with pytest.raises(ValueError, match=r"leaf of shape \(2,\) cannot become"):
+            x.move(wrong)
+    for still in (Tensor(np.ones(2)), x * 1):
+        with pytest.raises(TypeError, match="only a leaf"):
+            still.move(np.ones(2))

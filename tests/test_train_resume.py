@@ -178,6 +178,8 @@ def test_a_run_on_other_data_is_refused_with_both_numbers(capsys, name, value, n
         lambda meta: meta["options"].update(optimizer="foo"),
         lambda meta: meta["options"].update(learning_rate="fast"),
         lambda meta: meta.update(progress={}),
+        lambda meta: meta.update(options=None),
+        lambda meta: meta["options"].update(limit="many"),
     ],
 )
 def test_a_changed_checkpoint_is_refused_in_a_sentence(capsys, change):
@@ -232,6 +234,6 @@ def test_a_checkpoint_from_before_an_option_came_has_its_default():
 def test_fewer_epochs_than_done_are_refused(capsys):
     run("--epochs", "2")
     capsys.readouterr()
-    assert "this run has done 2 already" in refused(
+    assert "2 epochs are done already" in refused(
         capsys, "--resume", "run", "--epochs", "1", code=2
     )

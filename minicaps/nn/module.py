@@ -36,11 +36,15 @@ class Module:
 
         A parameter that several layers share comes once, by its first name.
         """
-        seen = set()
+        seen, names = set(), set()
         for name, p in self._all_parameters():
-            if id(p) not in seen:
-                seen.add(id(p))
-                yield name, p
+            if id(p) in seen:
+                continue
+            if name in names:
+                raise ValueError(f"two parameters are called {name}: name their places apart")
+            seen.add(id(p))
+            names.add(name)
+            yield name, p
 
     def _all_parameters(self, prefix=""):
         for name, value in _parts(vars(self)):

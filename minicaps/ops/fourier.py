@@ -51,8 +51,8 @@ def worthwhile(image, kernel, stride):
 
     CapsNet's 9×9 kernels of stride 2 on 256 channels: 73 G by patches, 29 G by spectra, for 128
     images of 20×20. 3×3 kernels of stride 2 and single channels do not gain: there the transforms
-    cost more than they save. Not for half precision, nor for integers, whose sums are exact, nor
-    for planes whose matrices would take more memory than the images.
+    cost more than they save. Not for half precision, nor for integers, nor for planes whose
+    matrices would take more memory than the images.
     """
     if not {image.dtype.name, kernel.dtype.name} <= {"float32", "float64"}:
         return False

@@ -18,7 +18,7 @@ def margin_loss(lengths, targets, *, m_plus=0.9, m_minus=0.1, down_weight=0.5):
     present = one_hot(targets, lengths)
     short = present * xp.maximum(m_plus - lengths, 0)
     long = down_weight * (1 - present) * xp.maximum(lengths - m_minus, 0)
-    batch = lengths.shape[0]
+    batch = lengths.shape[0] or 1  # the loss of nothing is 0
     value = (short * (m_plus - lengths) + long * (lengths - m_minus)).sum() / batch
     return value, (lambda g: g * (2 / batch) * (long - short), None)
 

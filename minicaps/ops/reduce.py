@@ -35,7 +35,7 @@ def mean(x, *, axis=None, keepdims=False):
     shape = x.shape
     count = math.prod(n for n, k in zip(shape, kept, strict=True) if k == 1)
     y = x.mean(axis=axis, keepdims=keepdims)
-    return y, lambda g: xp.broadcast_to(g.reshape(kept) * (1 / count), shape)
+    return y, lambda g: xp.broadcast_to(g.reshape(kept) * (1 / (count or 1)), shape)
 
 
 @op

@@ -76,7 +76,7 @@ def getitem(x, index):
 
 def _index_part(xp, part):
     """Turn tensors, arrays and sequences into arrays of `xp`; an empty one holds integers."""
-    if part is None or part is Ellipsis or isinstance(part, slice | int | np.integer):
+    if part is None or part is Ellipsis or isinstance(part, slice | int | np.integer | np.bool_):
         return part
     part = part.data if isinstance(part, Tensor) else part
     return xp.asarray(part, dtype=None if is_array(part) or len(part) else int)

@@ -29,10 +29,6 @@ class Device:
         """Copy `array` (host or device) to this device; no copy when it is there already."""
         return self.xp.asarray(to_host(array) if self.kind == "cpu" else array)
 
-    def get(self, array):
-        """Copy `array` to the host as a NumPy array."""
-        return to_host(array)
-
     def synchronize(self):
         """Wait until the device has done all its work (for timing)."""
         if self.kind == "gpu":

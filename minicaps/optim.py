@@ -98,7 +98,7 @@ def _by_name(parameters):
         )
     named = dict(pairs)
     for name, p in pairs:
-        if not isinstance(p, Tensor) or p.node is None or p.node.leaf is None:
+        if not isinstance(p, Tensor) or not p.is_leaf:
             raise TypeError(f"{name} is not a tensor made with requires_grad=True")
     if len(named) < len(pairs) or len({id(p) for p in named.values()}) < len(pairs):
         raise ValueError("two parameters have the same name, or one parameter is named twice")

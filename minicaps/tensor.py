@@ -50,7 +50,7 @@ class Tensor:
     @data.setter
     def data(self, array):
         array = as_array(array)
-        if self.node is not None and self.node.leaf is None:
+        if self.requires_grad and not self.is_leaf:
             raise RuntimeError("the data of a result cannot be replaced: the graph holds it")
         if array.shape != self.shape or array.dtype != self.dtype:
             raise ValueError(
@@ -67,13 +67,18 @@ class Tensor:
     device = property(lambda self: device_of(self._data), doc='"cpu" or "gpu"')
     requires_grad = property(lambda self: self.node is not None)
 
+    @property
+    def is_leaf(self):
+        """Whether this tensor was made with requires_grad=True, so that it gets a `.grad`."""
+        return self.node is not None and self.node.leaf is not None
+
     def move(self, array):
         """Make a leaf hold `array`, of the same shape on any device in any precision.
 
         It stays the same tensor for all who hold it; its gradient is forgotten.
         """
         array = as_array(array)
-        if self.node is None or self.node.leaf is None:
+        if not self.is_leaf:
             raise TypeError("only a leaf, a tensor made with requires_grad=True, can move")
         if array.shape != self.shape or array.dtype.kind != "f":
             raise ValueError(
@@ -89,7 +94,7 @@ class Tensor:
 
     def __reduce__(self):
         """Copy and pickle leaves as leaves of their own, results without their graph."""
-        return Tensor, (self._data, self.node is not None and self.node.leaf is not None)
+        return Tensor, (self._data, self.is_leaf)
 
     def numpy(self):
         """Return the data as a NumPy array (shared memory on the CPU, a copy from the GPU)."""

@@ -13,7 +13,7 @@ from tqdm import tqdm
 import minicaps
 from minicaps import checkpoint, data, ops, plotting
 from minicaps.allocator import keep_memory
-from minicaps.backend import DeviceError, choose_device
+from minicaps.backend import DeviceError, choose_device, to_host
 from minicaps.data.batches import batches
 from minicaps.graph import no_grad
 from minicaps.options import DEFAULTS, complete, make_parser
@@ -153,7 +153,7 @@ def _draw_reconstructions(trainer, path):
         routed = model(Tensor(trainer.device.put(images.astype(trainer.dtype, copy=False))))
         answers = routed.activations.argmax(axis=1)
         drawn = model.reconstruct(routed.poses, answers).numpy()
-    answers = trainer.device.get(answers)
+    answers = to_host(answers)
     plotting.reconstructions(
         images, drawn, [names[k] for k in labels], [names[k] for k in answers], path
     )

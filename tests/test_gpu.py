@@ -9,7 +9,7 @@ from test_ops_on_device import run
 from test_training_step import make_batch, make_model, step
 
 from minicaps import Tensor, train
-from minicaps.backend import DeviceError, choose_device
+from minicaps.backend import DeviceError, choose_device, to_host
 from minicaps.optim import Adam
 
 
@@ -28,7 +28,7 @@ def test_values_and_gradients(case, gpu):
     expected = run(function, arrays, cotangent)
     found = run(function, [gpu.put(a) for a in arrays], gpu.put(cotangent))
     for array, host in zip(found, expected, strict=True):
-        np.testing.assert_allclose(gpu.get(array), host, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(to_host(array), host, rtol=1e-9, atol=1e-9)
 
 
 def test_a_training_step(gpu):

@@ -50,7 +50,7 @@ class Module:
         for name, value in _parts(vars(self)):
             if isinstance(value, Module):
                 yield from value._all_parameters(f"{prefix}{name}.")
-            elif value.requires_grad and value.node.leaf is not None:
+            elif value.is_leaf:
                 yield prefix + name, value
 
     def parameters(self):

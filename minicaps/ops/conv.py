@@ -19,13 +19,13 @@ from minicaps.tensor import op
 WORKSPACE = 32 * 2**20
 
 
-def output_size(size, kernel, stride=1, padding=0):
-    """Number of places of a kernel along one axis; below 1 if it does not fit."""
-    return (size + 2 * padding - kernel) // stride + 1
+def output_size(size, kernel, stride):
+    """Number of places of a kernel along one axis of an image that is padded already."""
+    return (size - kernel) // stride + 1
 
 
 def _check(x, weight, bias, stride, padding):
-    """Refuse what cannot be convolved; return (P, Q)."""
+    """Refuse what cannot be convolved."""
     if x.ndim != 4 or weight.ndim != 4:
         raise ValueError(
             f"conv2d wants images (B, C, H, W) and kernels (O, C, K, L), not {x.shape} and"
@@ -38,24 +38,22 @@ def _check(x, weight, bias, stride, padding):
         )
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"the bias must have shape {weight.shape[:1]}, not {bias.shape}")
-    return check_window(x.shape, weight.shape[2:], stride, padding)
+    check_window(x.shape, weight.shape[2:], stride, padding)
 
 
 def check_window(shape, window, stride, padding):
-    """Return the output size (P, Q) of a window on images (…, H, W); refuse what does not fit."""
+    """Refuse a window that does not fit on images (…, H, W)."""
     if not all(isinstance(n, int | np.integer) for n in (stride, padding)):
         raise TypeError(f"stride and padding are one whole number each: {stride!r}, {padding!r}")
     if min(*window, stride) < 1 or padding < 0:
         raise ValueError(
             f"window and stride must be at least 1 and padding 0: {window}, {stride}, {padding}"
         )
-    out = tuple(output_size(n, k, stride, padding) for n, k in zip(shape[-2:], window, strict=True))
-    if min(out) < 1:
+    if any(n + 2 * padding < k for n, k in zip(shape[-2:], window, strict=True)):
         raise ValueError(
             f"a {window[0]}×{window[1]} window does not fit into images of"
             f" {shape[-2]}×{shape[-1]} with padding {padding}"
         )
-    return out
 
 
 def windows(x, window, stride):
@@ -76,6 +74,13 @@ def add_windows(total, g, stride):
             rows = slice(i, i + stride * (p - 1) + 1, stride)
             columns = slice(j, j + stride * (q - 1) + 1, stride)
             total[:, rows, columns] += g[:, :, :, i, j]
+
+
+def pull_windows(image, g, stride):
+    """Gradient, NCHW, of the channels-last `image` whose windows have the gradient g."""
+    total = array_module(image).zeros_like(image)
+    add_windows(total, g, stride)
+    return total.transpose(0, 3, 1, 2)
 
 
 def channels_last(x, padding=0):
@@ -100,13 +105,7 @@ def conv2d_plain(x, weight, bias=None, *, stride=1, padding=0):
 def _windows(x, *, window, stride):
     """Windows of NCHW images, (B, P, Q, K, L, C); the gradient adds up where they overlap."""
     image = channels_last(x)
-
-    def pullback(g):
-        total = array_module(x).zeros_like(image)
-        add_windows(total, g, stride)
-        return total.transpose(0, 3, 1, 2)
-
-    return windows(image, window, stride), pullback
+    return windows(image, window, stride), lambda g: pull_windows(image, g, stride)
 
 
 @op

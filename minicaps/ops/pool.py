@@ -1,7 +1,7 @@
 """Pooling: summarise windows of NCHW images. `window` is a side or (height, width)."""
 
 from minicaps.backend import array_module
-from minicaps.ops.conv import add_windows, channels_last, check_window, windows
+from minicaps.ops.conv import channels_last, check_window, pull_windows, windows
 from minicaps.ops.reduce import mean
 from minicaps.tensor import op
 
@@ -24,13 +24,6 @@ def _all_windows(x, window, stride):
     return image, windows(image, window, stride), stride
 
 
-def _pull_windows(image, share, stride):
-    """Send `share` (B, P, Q, K, L, C) back to the windows it came from; returns NCHW."""
-    total = array_module(image).zeros_like(image)
-    add_windows(total, share, stride)
-    return total.transpose(0, 3, 1, 2)
-
-
 @op
 def avg_pool2d(x, *, window=2, stride=None):
     """Mean of every window; the stride is the window's side unless given."""
@@ -39,7 +32,7 @@ def avg_pool2d(x, *, window=2, stride=None):
 
     def pullback(g):
         g = g.transpose(0, 2, 3, 1)[:, :, :, None, None] / count
-        return _pull_windows(image, array_module(x).broadcast_to(g, view.shape), stride)
+        return pull_windows(image, array_module(x).broadcast_to(g, view.shape), stride)
 
     return view.mean(axis=(3, 4)).transpose(0, 3, 1, 2), pullback
 
@@ -54,7 +47,7 @@ def max_pool2d(x, *, window=2, stride=None):
         share = (view == y).astype(g.dtype)
         share /= share.sum(axis=(3, 4), keepdims=True)
         share *= g.transpose(0, 2, 3, 1)[:, :, :, None, None]
-        return _pull_windows(image, share, stride)
+        return pull_windows(image, share, stride)
 
     return y[:, :, :, 0, 0].transpose(0, 3, 1, 2), pullback
 

@@ -1,0 +1,166 @@
+"""K-means and its soft and spherical kin: every point pays for its distance to a centre.
+
+    L = Σ_i min_j d(x_i, v_j)                   hard: each point pays for the nearest centre
+    L = −(1/K) Σ_i ln Σ_j e^(−K d(x_i, v_j))    soft: a smooth minimum, hard for K → ∞
+
+∂L/∂v_j = Σ_i c_ij ∂d/∂v_j with c_ij = softmax_j(−K d(x_i, v_j)). Setting it to zero with c fixed
+gives the centres, and both are repeated in turn:
+
+    d = |x − v|²       v_j = Σ_i c_ij x_i / Σ_i c_ij    K-means: a mean
+    d = −⟨x, v/|v|⟩    v_j = Σ_i c_ij x_i               spherical: d fixes only the direction of
+                                                        v, so its length may tell the followers
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from minicaps.backend import array_module, to_host
+from minicaps.clustering.contract import (
+    Clusters,
+    check_points,
+    check_positive,
+    check_start,
+    iterate,
+    rounding_of,
+)
+from minicaps.clustering.steps import LEAST, weighted_mean
+from minicaps.ops.activation import softmax
+from minicaps.ops.capsule import direction, length
+from minicaps.ops.reduce import logsumexp
+
+
+class Geometry(NamedTuple):
+    """What points pay, and where centres go.
+
+    cost: (x, centres) -> d(x_i, v_j) (n, k). alone: x -> d(x_i, x_i) (n,), the least a point can
+    pay. gather: (x, c) -> Σ_i c_ij (k,) and centres (k, d). degree: d scales as |x| to this power.
+    """
+
+    cost: Callable
+    alone: Callable
+    gather: Callable
+    degree: int
+
+
+def squared_distance(x, centres):
+    """|x_i − v_j|² (n, k) of points (n, d) and centres (k, d)."""
+    # One centre at a time: n × k × d numbers need not exist, and differences lose no digits.
+    return array_module(x).stack([((x - v) ** 2).sum(axis=1) for v in centres], axis=1)
+
+
+def _means(x, c):
+    total, _, mean = weighted_mean(x.T, c.T)
+    return total, mean
+
+
+EUCLIDEAN = Geometry(squared_distance, lambda x: 0, _means, 2)
+SPHERICAL = Geometry(
+    cost=lambda x, centres: -x @ direction.__wrapped__(centres)[0].T,
+    alone=lambda x: -length.__wrapped__(x)[0],
+    gather=lambda x, c: (c.sum(axis=0), c.T @ x),
+    degree=1,
+)
+
+
+def kmeans(x, k, *, start=None, iterations=100, seed=0):
+    """Cluster points x (n, d) around k means, each point with the nearest one (Lloyd 1982).
+
+    start: centres (k, d); default k-means++, drawn with `seed`. Ends after `iterations` moves of
+    the centres, or when no point changes its cluster. A centre without points moves to the point
+    that is farthest from every centre. Returns `Clusters`; objective Σ_i min_j |x_i − v_j|².
+    """
+    return _cluster(x, k, EUCLIDEAN, math.inf, start, iterations, seed)
+
+
+def soft_kmeans(x, k, *, inverse_temperature, start=None, iterations=100, seed=0):
+    """As `kmeans`, with points shared: c_ij = softmax_j(−K |x_i − v_j|²).
+
+    inverse_temperature: K, in units of 1/x²; the limit K → ∞ is K-means. A centre that gets
+    nothing stays. Returns `Clusters`; objective −(1/K) Σ_i ln Σ_j exp(−K |x_i − v_j|²).
+    """
+    return _cluster(x, k, EUCLIDEAN, inverse_temperature, start, iterations, seed)
+
+
+def spherical_kmeans(x, k, *, inverse_temperature=None, start=None, iterations=100, seed=0):
+    """Cluster points x (n, d) by direction: points pay −⟨x_i, v_j/|v_j|⟩, centres are sums.
+
+    inverse_temperature: K of c_ij = softmax_j(K ⟨x_i, v_j/|v_j|⟩), in units of 1/x; None or
+    infinity: each point goes where it agrees most. The rest as in `kmeans` and `soft_kmeans`;
+    the farthest point is the one that would gain most from a centre of its own.
+    """
+    K = math.inf if inverse_temperature is None else inverse_temperature
+    return _cluster(x, k, SPHERICAL, K, start, iterations, seed)
+
+
+def _cluster(x, k, geometry, K, start, iterations, seed):
+    x = check_points(x, k, iterations)
+    hard = math.inf == K
+    K = K if hard else check_positive("inverse_temperature", K, x.dtype)
+    centres = starting_point(x, k, start, seed, geometry)
+
+    def update(last):
+        return _assign(x, _move(x, last, geometry, hard), geometry, K)
+
+    return iterate(_assign(x, centres, geometry, K), update, iterations)
+
+
+def starting_point(x, k, start, seed, geometry=EUCLIDEAN, more_shapes=()):
+    """Return the given start, centres (k, d) or of `more_shapes`, or k points of x by k-means++.
+
+    There a point is drawn with a probability that grows with its distance from those chosen
+    before (Arthur and Vassilvitskii 2007).
+    """
+    if start is not None:
+        return check_start(start, x, seed, [(k, x.shape[1]), *more_shapes])
+    rng = np.random.default_rng(seed)
+    chosen = [int(rng.integers(len(x)))]
+    gain = np.full(len(x), np.inf)
+    while len(chosen) < k:
+        # p_i ∝ min_j d(x_i, v_j) − d(x_i, x_i)
+        cost = geometry.cost(x, x[chosen[-1:]])[:, 0] - geometry.alone(x)
+        gain = np.minimum(gain, to_host(cost).astype(float).clip(min=0))
+        if not gain.any():  # fewer different points than centres: any will do
+            gain[:] = 1
+        chosen.append(int(rng.choice(len(x), p=gain / gain.sum())))
+    return x[chosen]
+
+
+def _assign(x, centres, geometry, K):
+    """Divide the points among the centres, and what that costs."""
+    xp = array_module(x)
+    cost = geometry.cost(x, centres)  # (n, k)
+    least = cost.min(axis=1, keepdims=True)
+    if math.isinf(K):
+        nearest = cost.argmin(axis=1)
+        c = (nearest[:, None] == xp.arange(len(centres))).astype(x.dtype)
+        return Clusters(centres, c, float(least.sum()))
+    with np.errstate(over="ignore"):  # e^−∞ is 0, as it should be
+        logits = -K * (cost - least)
+    # −(1/K) ln Σ_j e^(−K d_ij), with the least d_ij taken out
+    log_z = logsumexp.__wrapped__(logits, axis=1)[0]
+    objective = float(least.sum()) - float(log_z.sum()) / K
+    return Clusters(centres, softmax.__wrapped__(logits, axis=1)[0], objective)
+
+
+def _move(x, last, geometry, hard):
+    """Return the centres of the points that follow them."""
+    total, centres = geometry.gather(x, last.responsibilities)
+    empty = total <= LEAST
+    centres = array_module(x).where(empty[:, None], last.centres, centres)
+    return _refill(x, centres, empty, geometry) if hard else centres
+
+
+def _refill(x, centres, empty, geometry):
+    """Move each empty centre to the point that gains most by it, which can only lower L."""
+    cost = array_module(x).where(empty, math.inf, geometry.cost(x, centres))
+    for j in np.flatnonzero(to_host(empty)):
+        gain = cost.min(axis=1) - geometry.alone(x)
+        most = int(gain.argmax())
+        if float(gain[most]) <= rounding_of(x) ** geometry.degree:
+            break  # fewer different points than centres
+        centres[j] = x[most]
+        cost[:, j] = geometry.cost(x, centres[j : j + 1])[:, 0]
+    return centres

@@ -1,0 +1,126 @@
+"""Mixtures of Gaussians, p(x) = Σ_j π_j N(x; μ_j, Σ_j), fitted by EM.
+
+    E   R_ij = π_j N(x_i; μ_j, Σ_j) / Σ_k π_k N(x_i; μ_k, Σ_k)     Bayes: whose point is it?
+    M   with r_ij = R_ij / Σ_i R_ij, the first two moments of the points of each cluster:
+        μ_j = Σ_i r_ij x_i,  Σ_j = Σ_i r_ij (x_i − μ_j)(x_i − μ_j)ᵀ,  π_j = Σ_i R_ij / n
+
+Every Gaussian is kept as variances along axes: with Σ = Q diag(λ) Qᵀ and y = Qᵀ(x − μ) it is a
+product of Gaussians of one dimension, so all three covariances share one density.
+"""
+
+import numpy as np
+
+from minicaps.backend import array_module
+from minicaps.clustering.contract import (
+    Clusters,
+    check_points,
+    check_positive,
+    iterate,
+    largest_of,
+    rounding_of,
+)
+from minicaps.clustering.kmeans import starting_point
+from minicaps.clustering.steps import LEAST, log_density, m_step
+from minicaps.ops.activation import softmax
+from minicaps.ops.reduce import logsumexp
+
+COVARIANCES = ("full", "diagonal", "isotropic")
+
+
+def gmm(x, k, *, covariance="full", floor=None, sigma=None, start=None, iterations=100, seed=0):
+    """Fit a mixture of k Gaussians to points x (n, d) by EM.
+
+    covariance: "full", "diagonal" or "isotropic". floor: the least variance along any axis;
+    smaller ones (eigenvalues, where full) are raised to it. Default a millionth of the variance
+    of all points; never less than what rounding errors make of x. sigma: holds all Gaussians
+    isotropic with this deviation and equal weights, which is soft K-means at K = 1/(2σ²) and for
+    σ → 0 K-means. start: means (k, d), which begin with equal weights and the covariance of all
+    points, or responsibilities (n, k) (a start that fits both is read as means); default
+    k-means++ means, drawn with `seed`. iterations: M steps at most.
+
+    Returns `Clusters`; objective is the log-likelihood Σ_i ln p(x_i). The history begins with
+    the given or drawn means; from given responsibilities it begins after the first M step.
+    """
+    x = check_points(x, k, iterations)
+    if covariance not in COVARIANCES:
+        raise ValueError(f"unknown covariance {covariance!r}: choose {', '.join(COVARIANCES)}")
+    start = starting_point(x, k, start, seed, more_shapes=[(len(x), k)])
+    from_means = start.shape == (k, x.shape[1])
+    rounding = max(rounding_of(array) for array in ((x, start) if from_means else (x,)))
+    floor, sigma = _check_spread(x, rounding, covariance, floor, sigma)
+    xp = array_module(x)
+
+    def update(last):
+        return _e_step(x, *_m_step(x, last, covariance, floor, sigma), covariance)
+
+    # Equal shares make of all points one Gaussian, k times.
+    equal = xp.full((len(x), k), 1 / k, dtype=x.dtype)
+    everything = Clusters(xp.zeros((k, x.shape[1]), x.dtype) + x.mean(axis=0), equal, 0.0)
+    if from_means:
+        weights, _, *shape = _m_step(x, everything, covariance, floor, sigma)
+        return iterate(_e_step(x, weights, start, *shape, covariance), update, iterations)
+    _check_shares(start)
+    first = update(everything._replace(responsibilities=start))
+    return iterate(first, update, iterations - 1)
+
+
+def _check_spread(x, rounding, covariance, floor, sigma):
+    """Return the floor of the variances, and σ or None, as numbers that fit x."""
+    if sigma is not None:
+        if covariance != "isotropic" or floor is not None:
+            raise ValueError('sigma takes covariance="isotropic" and no floor: it fixes both')
+        sigma = check_positive("sigma", sigma, x.dtype, low=rounding, power=2)
+        return sigma**2, sigma
+    limits, spread = np.finfo(x.dtype), x.var(axis=0)
+    if floor is None:
+        floor = max(1e-6 * float(spread.mean()), float(limits.tiny))
+    # Eigenvalues are as inexact as the largest of them.
+    noise = 100 * float(limits.eps) * float(spread.sum()) if covariance == "full" else 0
+    return max(check_positive("floor", floor, x.dtype), rounding**2, noise), None
+
+
+def _check_shares(start):
+    least, wrong = float(start.min()), largest_of(start.sum(axis=1) - 1)
+    if least < 0 or wrong > float(np.finfo(start.dtype).eps) ** 0.5:
+        raise ValueError(
+            "start responsibilities must not be negative and must sum to 1 in each row: "
+            f"the least is {least:.3g}, a sum is off by {wrong:.3g}"
+        )
+
+
+def _m_step(x, last, covariance, floor, sigma):
+    """Fit Gaussians to the points, weighted by the last responsibilities.
+
+    Returns π (k,), μ (k, d), variances λ (k, d) along axes Q (k, d, d), None for the coordinates'.
+    """
+    xp, axes = array_module(x), None
+    total, share, mean, _, variance = m_step(x.T, last.responsibilities.T, 0)
+    weights = total / len(x)
+    if sigma is not None:
+        variance, weights = xp.full_like(variance, sigma**2), xp.full_like(weights, 1 / len(total))
+    elif covariance == "isotropic":
+        variance = xp.zeros_like(variance) + variance.mean(axis=1, keepdims=True)
+    elif covariance == "full":
+        # Σ_j = Σ_i r_ij (x_i − μ_j)(x_i − μ_j)ᵀ = Q diag(λ) Qᵀ
+        away = x.T - mean[..., None]  # (k, d, n)
+        variance, axes = xp.linalg.eigh((share[:, None] * away) @ away.mT)
+    mean = xp.where((total <= LEAST)[:, None], last.centres, mean)  # empty: stay
+    return weights, mean, xp.maximum(variance, floor), axes
+
+
+def _e_step(x, weights, centres, variance, axes, covariance):
+    """Responsibilities and log-likelihood of what `_m_step` returns."""
+    xp = array_module(x)
+    away = x.T - centres[..., None]  # (k, d, n)
+    if axes is not None:
+        away = axes.mT @ away  # y = Qᵀ(x − μ)
+    # ln π_j N_ij, (n, k)
+    log_weights = xp.log(xp.maximum(weights, float(np.finfo(x.dtype).tiny)))
+    logits = (log_density(away**2, variance) + log_weights[:, None]).T
+    likelihood = float(logsumexp.__wrapped__(logits, axis=1)[0].sum())
+    R = softmax.__wrapped__(logits, axis=1)[0]
+    if covariance == "full":
+        variance = (axes * variance[:, None]) @ axes.mT
+    elif covariance == "isotropic":
+        variance = variance[:, 0]
+    return Clusters(centres, R, likelihood, weights, variance)

@@ -5,7 +5,10 @@ the array decides, there is no global device. CuPy is imported by `choose_device
 Random numbers are drawn by NumPy and copied (`Device.put`): one seed, one stream, any device.
 """
 
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -104,3 +107,20 @@ def to_host(array):
 def scatter_add(target, index, values):
     """target[index] += values in place, where repeated indices add up (`+=` keeps one)."""
     array_module(target).add.at(target, index, values)
+
+
+def cores():
+    """Number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_threads(function, items):
+    """Yield function(item) for all items, in their order, computed on all cores.
+
+    NumPy computes without Python's lock, so threads share the work. Each sees the caller's
+    context (no_grad, numpy.errstate).
+    """
+    with ThreadPoolExecutor(cores()) as pool:
+        tasks = [pool.submit(copy_context().run, function, item) for item in items]
+        while tasks:
+            yield tasks.pop(0).result()

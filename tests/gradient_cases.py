@@ -17,8 +17,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from minicaps import Tensor, ops, routing
+from minicaps import Tensor, nn, ops, routing
 from minicaps.backend import array_module
+from minicaps.routing.em import em
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def _unary_case(name, draw, **static):
         return lambda x: getattr(ops, name)(x, **static), [draw(rng, shape)]
 
 
-for _name in ("negative", "exp", "sigmoid", "tanh", "softplus", "log_sigmoid"):
+for _name in ("negative", "exp", "cos", "sigmoid", "tanh", "softplus", "log_sigmoid"):
     _unary_case(_name, normal)
 _unary_case("log", positive)
 _unary_case("sqrt", positive)
@@ -442,6 +443,13 @@ def margin_loss(shape, rng):
     return lambda v: ops.margin_loss(v, beside(v, targets), m_plus=0.8), [lengths]
 
 
+@case("spread_loss")
+def spread_loss(shape, rng):
+    shape = exactly(shape, 2)
+    activations, labels = rng.uniform(0, 1, shape), rng.integers(0, shape[1], shape[0])
+    return lambda a: ops.spread_loss(a, beside(a, labels), margin=0.5), [activations]
+
+
 @case("cross_entropy")
 def cross_entropy(shape, rng):
     shape = exactly(shape, 2)
@@ -472,21 +480,110 @@ def reconstruction_loss(shape, rng):
 
 # --- Routing -------------------------------------------------------------------------------------
 
+GRID = routing.coupling.Windows(size=(2, 3), kernel=2, stride=1, types=2)
 
-def _agreement_case(update):
-    @case("_agreement", f"agreement_{update}")
+
+def votes_in_windows(shape, rng):
+    """Votes of the children of two windows for each sample."""
+    batch, parents, size = exactly(shape, 3)
+    return normal(rng, (2 * batch, 8, parents, size)) + 1
+
+
+def _couple_case(name, **options):
+    @case("couple", name)
     def build(shape, rng):
-        options = {"iterations": int(rng.integers(1, 4)), "inverse_temperature": 1.5}
+        logits = votes_in_windows(shape, rng)[..., 0]
+        return lambda b: routing.coupling.couple(b, axis=2, **options), [logits]
+
+
+_couple_case("couple")
+_couple_case("couple_orphans", orphans=True)
+_couple_case("couple_windows", windows=GRID, orphans=True)
+
+
+def _routing_case(op, name, route, beta=1.5, **options):
+    @case(op, name)
+    def build(shape, rng):
+        iterations = int(rng.integers(1, 4))
+        chosen = {} if iterations == 1 else {"inverse_temperature": beta, **options}
         votes = normal(rng, exactly(shape, 4)) + 1  # sums of votes stay away from 0
-        return lambda votes: routing.agreement(votes, update=update, **options).poses, [votes]
+        return lambda votes: route(votes, iterations=iterations, **chosen).poses, [votes]
 
 
-for _update in ("accumulate", "recompute", "spherical"):
-    _agreement_case(_update)
+for _update in routing.UPDATES:
+    _routing_case("_agreement", f"agreement_{_update}", routing.agreement, update=_update)
+_routing_case("_distance", "distance", routing.distance, beta=0.5)
+
+
+def _windows_case(op, name, route, **options):
+    @case(op, f"{name}_windows")
+    def build(shape, rng):
+        return lambda votes: route(votes, windows=GRID, **options).poses, [
+            votes_in_windows(shape, rng)
+        ]
+
+
+_windows_case("_agreement", "leaky", routing.ROUTINGS["leaky"])
+_windows_case("_distance", "distance", routing.distance, inverse_temperature=0.3)
+
+
+@case("_fixed_point")
+def cosine_activation(shape, rng):
+    x = np.array(rng.uniform(0.8, 1.2, shape))  # where a round contracts
+    return lambda x: routing.cosine_activation(x, iterations=200, gradient="implicit"), [x]
+
+
+@case("_fixed_point")
+def fixed_point_of_two(shape, rng):
+    def step(v, a, b):
+        return 0.005 * ops.tanh(v * a) + a * b  # half precision, too, finds it well
+
+    def function(a, b):
+        return routing.fixed_point(step, b, a, b, iterations=200, gradient="implicit")
+
+    return function, [nonzero(rng, shape), normal(rng, shape)]
 
 
 @case("_route_in_blocks")
 def route_in_blocks(shape, rng):
     batch, inputs, outputs, size = exactly(shape, 4)
     arrays = [normal(rng, (batch, inputs, 2)), normal(rng, (inputs, outputs, 2, size))]
-    return lambda u, w: routing.route_in_blocks(u, w, routing.agreement).poses, arrays
+
+    def layer(u, w):
+        return routing.agreement(routing.make_votes(u, w))
+
+    return lambda u, w: routing.route_in_blocks(layer, [u], [w], 1).poses, arrays
+
+
+# --- EM routing and matrix capsules --------------------------------------------------------------
+
+
+def _em_case(step):
+    @case("_em", f"em_{step}")
+    def build(shape, rng):
+        batch, inputs, outputs, size = exactly(shape, 4)
+        arrays = [normal(rng, (batch, inputs + 4, outputs, size))]
+        if step in ("input-activation", "complete"):
+            arrays.append(np.array(rng.uniform(0.2, 0.9, (batch, inputs + 4))))
+        if step != "gmm":
+            arrays += [normal(rng, outputs), normal(rng, outputs)]
+        options = {"step": step, "iterations": int(rng.integers(1, 4)), "floor": 1e-3}
+        if step != "gmm":
+            options["inverse_temperature"] = 0.5
+
+        def function(votes, *rest):
+            rest = (None, *rest) if step == "activation" else rest
+            return ops.concatenate([x.reshape(-1) for x in em(votes, *rest, **options)[:2]])
+
+        return function, arrays
+
+
+for _step in ("gmm", "activation", "input-activation", "complete"):
+    _em_case(_step)
+
+
+@case("matrix_votes")
+def matrix_votes(shape, rng):
+    batch, inputs, outputs = exactly(shape, 3)
+    arrays = [normal(rng, (batch, inputs, 3, 3)), normal(rng, (inputs, outputs, 3, 3))]
+    return nn.matrix.matrix_votes, arrays

@@ -522,6 +522,38 @@ def test_margin_loss_where_nothing_is_learned():
     equal(ops.margin_loss(saturated, labels), 3.645)
 
 
+def spread(activations, targets):
+    return ops.spread_loss(activations, targets, margin=0.5)
+
+
+def test_spread_loss_by_hand():
+    activations = Tensor([[0.9, 0.5, 0.1]])
+    equal(spread(activations, np.array([0])), 0.1**2)
+    equal(spread(activations, np.array([1])), 0.9**2 + 0.1**2)
+    equal(spread(activations, np.array([2])), 1.3**2 + 0.9**2)
+    equal(ops.spread_loss(activations, np.array([0]), margin=0.2), 0)
+    equal(ops.spread_loss(activations, np.array([0]), margin=0.9), 0.5**2 + 0.1**2)
+
+
+def test_spread_loss_where_all_activations_are_equal_depends_on_the_margin_alone():
+    for value in (0.0, 0.5, 1.0):
+        activations = leaf(np.full((2, 10), value))
+        loss = ops.spread_loss(activations, np.array([3, 0]), margin=0.2)
+        equal(loss, 9 * 0.2**2)
+        loss.backward()
+        equal(activations.grad[0, 3], -9 * 0.2)  # it pushes even a dead network
+        equal(activations.grad.sum(), 0)
+
+
+def test_spread_loss_refuses_several_labels_and_no_margin():
+    activations, both = Tensor([[0.9, 0.5, 0.1]]), np.array([[1, 1, 0]])
+    with pytest.raises(ValueError, match="one label for each sample"):
+        spread(activations, both)
+    for margin in (0, -0.1, np.nan):
+        with pytest.raises(ValueError, match=f"the margin must be positive, not {margin}"):
+            ops.spread_loss(activations, np.array([0]), margin=margin)
+
+
 def test_losses_are_means_over_the_batch():
     x, labels = np.abs(normal(4, 3)), np.array([0, 2, 1, 1])
     twice, labels_twice = np.concatenate([x, x]), np.concatenate([labels, labels])
@@ -530,6 +562,7 @@ def test_losses_are_means_over_the_batch():
         assert value.shape == ()
         equal(loss(Tensor(twice), labels_twice), value.data)
         equal(loss(Tensor(x), np.eye(3)[labels]), value.data)
+    equal(spread(Tensor(twice), labels_twice), spread(Tensor(x), labels).data)
     for loss in (ops.mse, ops.reconstruction_loss):
         equal(loss(Tensor(twice), twice[::-1]), loss(Tensor(x), x[::-1]).data, rtol=1)
         equal(loss(Tensor(twice), np.zeros((8, 3))), loss(Tensor(x), np.zeros((4, 3))).data)
@@ -564,7 +597,7 @@ def test_reconstruction_loss_by_hand():
     equal(ops.mse(Tensor([[1.0, 3.0]]), Tensor([[0.0, 1.0]])), 2.5)
 
 
-LABELLED = [ops.margin_loss, ops.cross_entropy, ops.binary_cross_entropy]
+LABELLED = [ops.margin_loss, spread, ops.cross_entropy, ops.binary_cross_entropy]
 
 
 @pytest.mark.parametrize("loss", LABELLED)
@@ -753,15 +786,17 @@ def test_any_sequence_is_an_index_and_repeats_add_up(index):
     np.testing.assert_array_equal(x.grad, expected)
 
 
-def test_the_mean_and_the_margin_loss_of_nothing_have_gradients():
+def test_the_mean_and_the_margin_losses_of_nothing_have_gradients():
     nothing = Tensor(np.zeros((0, 3)), requires_grad=True)
     with np.errstate(invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy says that this mean is NaN
         ops.mean(nothing).backward()
     assert nothing.grad.shape == (0, 3)
-    loss = ops.margin_loss(nothing, np.zeros(0, int))
-    loss.backward()
-    assert loss.item() == 0 and nothing.grad.shape == (0, 3)
+    for of in (ops.margin_loss, spread):
+        loss = of(nothing, np.zeros(0, int))
+        nothing.grad = None
+        loss.backward()
+        assert loss.item() == 0 and nothing.grad.shape == (0, 3)
 
 
 def test_numpys_booleans_are_an_index():

@@ -1,6 +1,7 @@
 """Every gradient case on the stand-in for a GPU: NumPy's numbers, nothing on the host, no waiting.
 
-Where an op may wait: indexing with booleans, whose result has a shape that only the device knows.
+Where an op may wait: indexing with booleans, whose result has a shape that only the device knows,
+and fixed points, of which only the device knows when they are found.
 """
 
 import numpy as np
@@ -9,7 +10,11 @@ from gradient_cases import CASES
 
 from minicaps import Tensor, ops
 
-WAITS = {"getitem_mask": {"boolean index"}}
+WAITS = {
+    "getitem_mask": {"boolean index"},
+    "cosine_activation": {"get"},
+    "fixed_point_of_two": {"get"},
+}
 
 
 def run(function, arrays, cotangent):

@@ -23,6 +23,30 @@ def margin_loss(lengths, targets, *, m_plus=0.9, m_minus=0.1, down_weight=0.5):
     return value, (lambda g: g * (2 / batch) * (long - short), None)
 
 
+@op
+def spread_loss(activations, targets, *, margin):
+    """Spread loss of activations (B, J), Hinton et al. 2018, eq. 3, for one label in each sample.
+
+    L = Σ_{k≠t} max(0, m − (a_t − a_k))², averaged over the batch: the activation of the right class
+    t shall be ahead of all others by the margin m > 0. targets: labels (B,).
+    """
+    xp = array_module(activations)
+    if not margin > 0:
+        raise ValueError(f"the margin must be positive, not {margin}")
+    present = one_hot(targets, activations)
+    if targets.ndim > 1:
+        raise ValueError("the spread loss wants one label for each sample, (B,): try margin_loss")
+    right = (present * activations).sum(axis=1, keepdims=True)
+    short = (1 - present) * xp.maximum(margin - (right - activations), 0)
+    batch = activations.shape[0] or 1  # the loss of nothing is 0
+    value = (short * short).sum() / batch
+
+    def pullback(g):
+        return g * (2 / batch) * (short - present * short.sum(axis=1, keepdims=True))
+
+    return value, (pullback, None)
+
+
 def cross_entropy(logits, targets):
     """Mean of −ln softmax(logits)[target]; logits (B, J), targets as in `margin_loss`."""
     present = one_hot(_raw(targets), _raw(logits))

@@ -86,6 +86,13 @@ def sqrt(x):
 
 
 @op
+def cos(x):
+    """Cosine of x in radians."""
+    xp = array_module(x)
+    return xp.cos(x), lambda g: -g * xp.sin(x)
+
+
+@op
 def abs(x):
     """|x|, with slope 0 at 0."""
     xp = array_module(x)

@@ -13,41 +13,28 @@ The plain version is made of small ops. The fast one is a single op whose revers
 by hand; it visits the votes once for each sum above and keeps nothing of their size.
 """
 
-import math
-
 from minicaps.backend import array_module
-from minicaps.ops.activation import softmax
-from minicaps.ops.capsule import check_squash, direction, length
+from minicaps.ops.capsule import direction, length
 from minicaps.ops.capsule import squash as squash_vectors
 from minicaps.ops.product import einsum
-from minicaps.routing.contract import Routed
+from minicaps.routing.contract import Routed, check_options, check_votes, read_out
+from minicaps.routing.coupling import beside_orphans, couple
+from minicaps.routing.fixed_point import route_implicitly
 from minicaps.tensor import Tensor, op
 
 UPDATES = ("accumulate", "recompute", "spherical")
-GRADIENTS = ("unrolled", "stop")
 
 
-def check_options(iterations, update, gradient, inverse_temperature, squash):
-    """Raise ValueError for an option that agreement routing does not have."""
-    if iterations < 1:
-        raise ValueError(f"routing needs at least 1 iteration, not {iterations}")
-    if not 0 < inverse_temperature < math.inf:
-        raise ValueError(
-            f"inverse_temperature must be positive and finite, not {inverse_temperature}"
-        )
+def _check(votes, update, gradient, **options):
     if update not in UPDATES:
         raise ValueError(f"unknown update {update!r}: choose {', '.join(UPDATES)}")
-    if gradient not in GRADIENTS:
-        raise ValueError(f"unknown gradient {gradient!r}: choose {', '.join(GRADIENTS)}")
-    check_squash(squash)
-
-
-def check_votes(votes):
-    """Raise ValueError unless `votes` has four axes and there is something to route."""
-    if votes.ndim != 4 or 0 in votes.shape[1:]:
+    check_options(update=update, gradient=gradient, **options)
+    if gradient == "implicit" and update == "accumulate":
         raise ValueError(
-            f"votes must have shape (B, I, J, D) with I, J and D at least 1, not {votes.shape}"
+            'gradient "implicit" needs a fixed point, and update "accumulate" has none: its logits'
+            ' grow in every round. Use update "recompute" or "spherical", or another gradient'
         )
+    check_votes(votes)
 
 
 def agreement_plain(
@@ -58,23 +45,44 @@ def agreement_plain(
     gradient="unrolled",
     inverse_temperature=1.0,
     squash="paper",
+    orphans=False,
+    windows=None,
+    history=None,
 ):
     """Routing by agreement as it is written on paper. Same arguments as `agreement`."""
-    check_options(iterations, update, gradient, inverse_temperature, squash)
-    check_votes(votes)
-    b = Tensor(array_module(votes.data).zeros(votes.shape[:3], votes.dtype))
+    β = inverse_temperature
+    _check(votes, update, gradient, iterations=iterations, inverse_temperature=β, squash=squash)
+
+    def gather(votes, b):
+        c = couple(β * b, axis=2, orphans=orphans, windows=windows)  # (B, I, J)
+        return einsum("bij,bijd->bjd", c, votes), c
+
+    def move(s):
+        return direction(s) if update == "spherical" else squash_vectors(s, kind=squash)
+
+    def agree(votes, v):
+        return einsum("bijd,bjd->bij", votes, v)
+
+    def finish(s, c):
+        c = Tensor(beside_orphans(c.data, windows)) if orphans else c
+        return read_out(s, c, squash, history)
+
+    zeros = array_module(votes.data).zeros
+    if gradient == "implicit":
+        v = Tensor(zeros((votes.shape[0], *votes.shape[2:]), votes.dtype))  # they agree with none
+        return route_implicitly(
+            lambda votes, v: gather(votes, agree(votes, v)),
+            move, finish, votes, v, iterations - 1, history,
+        )  # fmt: skip
     seen = votes.detach() if gradient == "stop" else votes  # what the couplings depend on
-    for last in [False] * (iterations - 1) + [True]:
-        u = votes if last else seen
-        c = softmax(b * inverse_temperature, axis=2)  # (B, I, J)
-        s = einsum("bij,bijd->bjd", c, u)
-        if last:
-            break
-        v = direction(s) if update == "spherical" else squash_vectors(s, kind=squash)
-        agreed = einsum("bijd,bjd->bij", u, v)
+    b = Tensor(zeros(votes.shape[:3], votes.dtype))
+    for _ in range(iterations - 1):
+        s, c = gather(seen, b)
+        if history is not None:
+            finish(s, c)
+        agreed = agree(seen, move(s))
         b = b + agreed if update == "accumulate" else agreed
-    v = squash_vectors(s, kind=squash)
-    return Routed(v, length(v), c.detach())
+    return finish(*gather(votes, b))
 
 
 def agreement(
@@ -85,39 +93,50 @@ def agreement(
     gradient="unrolled",
     inverse_temperature=1.0,
     squash="paper",
+    orphans=False,
+    windows=None,
+    history=None,
 ):
     """Route votes (B, I, J, D) by agreement; returns Routed(poses, activations, couplings).
 
     iterations: r, the number of weighted sums; with "accumulate" also a sharpness, since b grows.
     update: "accumulate" (the paper's), "recompute" or "spherical", see the module.
-    gradient: "unrolled", through every iteration, or "stop", couplings taken as constants.
+    gradient: "unrolled", through every iteration; "stop", couplings taken as constants; or, not
+    for "accumulate", "implicit", that of the fixed point, which is looked for in up to
+    `iterations` (see `minicaps.routing.fixed_point`).
     inverse_temperature: β in softmax(β b); larger divides more sharply.
     squash: the kind of `minicaps.ops.squash` that ends the routing.
+    orphans: leaky routing: a parent more, whose b stays 0, takes those who agree with nobody.
+    windows, history: see `minicaps.routing`.
     """
-    check_options(iterations, update, gradient, inverse_temperature, squash)
-    check_votes(votes)
+    options = {
+        "iterations": iterations,
+        "update": update,
+        "gradient": gradient,
+        "inverse_temperature": inverse_temperature,
+        "squash": squash,
+    }
+    parents = {"orphans": orphans, "windows": windows}
+    if gradient == "implicit" or history is not None:  # the fused one keeps no iterations
+        return agreement_plain(votes, history=history, **options, **parents)
+    _check(votes, **options)
     record = []
-    poses = _agreement(
-        votes,
-        iterations=iterations,
-        update=update,
-        gradient=gradient,
-        inverse_temperature=inverse_temperature,
-        squash=squash,
-        record=record,
-    )
-    return Routed(poses, length(poses), Tensor(record[-1].transpose(0, 2, 1)))
+    poses = _agreement(votes, **options, parents=parents, record=record)
+    c = record[-1].transpose(0, 2, 1)
+    return Routed(poses, length(poses), Tensor(beside_orphans(c, windows) if orphans else c))
 
 
 @op
-def _agreement(votes, *, iterations, update, gradient, inverse_temperature, squash, record):
+def _agreement(
+    votes, *, iterations, update, gradient, inverse_temperature, squash, parents, record
+):
     """The fused routing; the couplings (B, J, I) of the last iteration are appended to `record`."""
     xp = array_module(votes)
     U = votes.transpose(0, 2, 1, 3)  # (B, J, I, D): matrices of votes, one for each parent
     b = xp.zeros(U.shape[:3], U.dtype)
     tape = []
     for t in range(iterations):
-        c, pull_c = softmax.__wrapped__(inverse_temperature * b, axis=1)
+        c, pull_c = couple.__wrapped__(inverse_temperature * b, axis=1, **parents)
         s = (c[:, :, None, :] @ U)[:, :, 0]  # (B, J, D)
         last = t == iterations - 1
         if update == "spherical" and not last:

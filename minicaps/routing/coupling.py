@@ -1,0 +1,89 @@
+"""How a child divides itself among its parents: the only place where parents compete.
+
+Everything else in a routing treats each parent alone.
+"""
+
+import math
+from typing import NamedTuple
+
+from minicaps.backend import array_module
+from minicaps.ops.conv import _windows, check_window, output_size, windows
+from minicaps.tensor import op
+
+
+class Windows(NamedTuple):
+    """Which children the windows of a convolutional capsule layer share.
+
+    Children of `types` types stand on a grid `size` (H, W); parents look at windows of
+    `kernel` × `kernel` positions, `stride` apart. Values of all windows come as (B·P·Q, I) with
+    I = kernel·kernel·types, and any axes of size 1.
+    """
+
+    size: tuple
+    kernel: int
+    stride: int
+    types: int
+
+    @property
+    def grid(self):
+        """(P, Q), the number of windows in both directions."""
+        return tuple(output_size(n, self.kernel, self.stride) for n in self.size)
+
+    def gather(self, grid):
+        """The children of every window: (B, H, W, T, …) -> (B·P·Q, K·K·T, …)."""
+        (k, stride), (b, h, w, *rest) = (self.kernel, self.stride), grid.shape
+        check_window((h, w), (k, k), stride, 0)
+        maps = grid.reshape(b, h, w, math.prod(rest)).transpose(0, 3, 1, 2)  # _windows reads NCHW
+        p, q = self.grid
+        held = _windows(maps, window=(k, k), stride=stride)
+        return held.reshape(b * p * q, k * k * rest[0], *rest[1:])
+
+    def combine(self, values, function):
+        """For each child, combine its values in all the windows that hold it; give all the result.
+
+        function: the array module's `add` or `maximum`.
+        """
+        xp, k, step = array_module(values), self.kernel, self.stride
+        p, q = self.grid
+        seen = values.reshape(-1, p, q, k, k, self.types)
+        start = 0 if function is xp.add else -xp.inf
+        total = xp.full((len(seen), *self.size, self.types), start, values.dtype)
+        for i in range(k):
+            for j in range(k):
+                place = total[
+                    :, i : i + step * (p - 1) + 1 : step, j : j + step * (q - 1) + 1 : step
+                ]
+                function(place, seen[:, :, :, i, j], out=place)
+        return windows(total, (k, k), step).reshape(values.shape)
+
+
+@op
+def couple(logits, *, axis=-1, orphans=False, windows=None):
+    """c_ij = e^b_ij / Σ_k e^b_ik, over the parents along `axis`; logits b (B, I, J).
+
+    orphans: one more parent with logit 0 takes part; its share, 1 − Σ_j c_ij, is left out.
+    windows: a `Windows`; the parents of a child are those at all places whose window holds it.
+    """
+    xp = array_module(logits)
+
+    def total_of(values, function):
+        return values if windows is None else windows.combine(values, function)
+
+    top = total_of(logits.max(axis=axis, keepdims=True), xp.maximum)
+    top = xp.maximum(top, 0) if orphans else top
+    c = xp.exp(logits - top)
+    total = total_of(c.sum(axis=axis, keepdims=True), xp.add)
+    c /= total + xp.exp(-top) if orphans else total
+
+    def pullback(g):
+        return c * (g - total_of((g * c).sum(axis=axis, keepdims=True), xp.add))
+
+    return c, pullback
+
+
+def beside_orphans(c, windows=None):
+    """Add to couplings (B, I, J), arrays, the orphans' share as a last column."""
+    xp = array_module(c)
+    taken = c.sum(axis=2, keepdims=True)
+    taken = taken if windows is None else windows.combine(taken, xp.add)
+    return xp.concatenate([c, xp.maximum(1 - taken, 0)], axis=2)

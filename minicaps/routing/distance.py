@@ -1,0 +1,145 @@
+"""Distance routing: a parent is the mean of the votes near it.
+
+Soft K-means among the votes of each sample, where each child has a vote for every parent:
+
+    ψ_ij = softmax_j(−λ |û_j|i − m_j|²)     a child divides itself among the parents near its votes
+    m_j  = Σ_i ψ_ij û_j|i / Σ_i ψ_ij        a mean, no sum: its length does not grow with members
+    v_j  = squash(m_j)                      at the end
+
+ψ starts uniform. A parent that nobody is near has the mean 0.
+"""
+
+from functools import partial
+
+from minicaps.backend import array_module
+from minicaps.clustering.steps import LEAST, inverse, weighted_mean
+from minicaps.ops.capsule import length
+from minicaps.ops.capsule import squash as squash_vectors
+from minicaps.ops.math import where
+from minicaps.ops.product import einsum
+from minicaps.ops.reduce import sum
+from minicaps.routing.contract import Routed, check_options, check_votes, read_out
+from minicaps.routing.coupling import couple
+from minicaps.routing.fixed_point import route_implicitly
+from minicaps.tensor import Tensor, op
+
+
+def distance_plain(
+    votes,
+    *,
+    iterations=3,
+    gradient="unrolled",
+    inverse_temperature=1.0,
+    squash="paper",
+    windows=None,
+    history=None,
+):
+    """Distance routing as it is written on paper. Same arguments as `distance`."""
+    λ = inverse_temperature
+    check_options(iterations, squash, gradient, λ)
+    check_votes(votes)
+
+    def gather(votes, logits):
+        ψ = couple(logits, axis=2, windows=windows)  # (B, I, J)
+        total = sum(ψ, axis=1, keepdims=True)
+        alive = total.data > LEAST
+        share = ψ * (alive / where(alive, total, 1))
+        return einsum("bij,bijd->bjd", share, votes), ψ
+
+    def near(votes, m):
+        return -λ * sum((votes - m[:, None]) ** 2, axis=3)
+
+    finish = partial(read_out, squash=squash, history=history)
+    logits = Tensor(array_module(votes.data).zeros(votes.shape[:3], votes.dtype))
+    if gradient == "implicit":
+        m, ψ = gather(votes, logits)
+        if history is not None:
+            finish(m, ψ)
+        return route_implicitly(
+            lambda votes, m: gather(votes, near(votes, m)),
+            lambda m: m, finish, votes, m, iterations - 2, history,
+        )  # fmt: skip
+    seen = votes.detach() if gradient == "stop" else votes  # what the couplings depend on
+    for _ in range(iterations - 1):
+        m, ψ = gather(seen, logits)
+        if history is not None:
+            finish(m, ψ)
+        logits = near(seen, m)
+    return finish(*gather(votes, logits))
+
+
+def distance(
+    votes,
+    *,
+    iterations=3,
+    gradient="unrolled",
+    inverse_temperature=1.0,
+    squash="paper",
+    windows=None,
+    history=None,
+):
+    """Route votes (B, I, J, D) by distance; returns Routed(poses, activations, couplings).
+
+    iterations: r, the number of means. inverse_temperature: λ, in units of 1/votes².
+    gradient: "unrolled", "stop" or "implicit", as in `agreement`. squash: the kind that ends the
+    routing. windows, history: see `minicaps.routing`.
+    """
+    options = {
+        "iterations": iterations,
+        "squash": squash,
+        "gradient": gradient,
+        "inverse_temperature": inverse_temperature,
+    }
+    if gradient == "implicit" or history is not None:  # the fused one keeps no iterations
+        return distance_plain(votes, windows=windows, history=history, **options)
+    check_options(**options)
+    check_votes(votes)
+    record = []
+    poses = _distance(votes, **options, windows=windows, record=record)
+    return Routed(poses, length(poses), Tensor(record[-1].transpose(0, 2, 1)))
+
+
+@op
+def _distance(votes, *, iterations, gradient, inverse_temperature, squash, windows, record):
+    """The fused routing; the couplings (B, J, I) of the last iteration are appended to `record`."""
+    xp, λ = array_module(votes), inverse_temperature
+    X = xp.ascontiguousarray(votes.transpose(0, 2, 3, 1))  # (B, J, D, I), as weighted_mean reads it
+    scale = xp.full(X.shape[2], -λ, X.dtype)
+    logits = xp.zeros((*X.shape[:2], X.shape[3]), X.dtype)
+    tape = []
+    for t in range(iterations):
+        ψ, pull_ψ = couple.__wrapped__(logits, axis=1, windows=windows)
+        total, share, m = weighted_mean(X, ψ)
+        tape.append((pull_ψ, inverse(total), share, m))
+        if t < iterations - 1:
+            square = X - m[..., None]
+            square *= square
+            logits = scale @ square
+    record.append(ψ)
+    v, pull_v = squash_vectors.__wrapped__(m, kind=squash)
+
+    def pullback(g):
+        # ∂loss/∂X is a sum of outer products, and of multiples of X from the squares.
+        vectors, weights, grad_m, own = [], [], pull_v(g), 0
+        for t in reversed(range(iterations)):
+            pull_ψ, inverse_total, share, m = tape[t]
+            vectors.append(grad_m)  # m = X share
+            weights.append(share)
+            if gradient == "stop" or t == 0:
+                break
+            # share = ψ / Σ ψ, so ∂m/∂ψ_i = (x_i − m) / Σ ψ
+            along = (grad_m[..., None, :] @ X)[..., 0, :] - (grad_m * m).sum(axis=2)[..., None]
+            grad_logits = pull_ψ(inverse_total[..., None] * along)
+            # logits = −λ |x − m|², with the m of the iteration before
+            m = tape[t - 1][-1]
+            own = own - 2 * λ * grad_logits
+            vectors.append(2 * λ * m)
+            weights.append(grad_logits)
+            moment = (X @ grad_logits[..., None])[..., 0]
+            grad_m = 2 * λ * (moment - grad_logits.sum(axis=2)[..., None] * m)
+        grad_X = xp.stack(vectors, axis=3) @ xp.stack(weights, axis=2)
+        if len(weights) > 1:
+            grad_X += own[:, :, None] * X
+        return grad_X.transpose(0, 3, 1, 2)
+
+    return v, pullback

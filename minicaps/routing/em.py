@@ -1,0 +1,276 @@
+"""EM routing: parents are Gaussians, fitted to the votes for them (Hinton et al. 2018).
+
+R starts uniform; then `iterations` times, with w_ij = a_i R_ij:
+
+    M  μ_j = Σ_i w_ij V_ij / Σ_i w_ij,  σ_j² = Σ_i w_ij (V_ij − μ_j)² / Σ_i w_ij
+       cost_j = (β_u + Σ_d ln σ_jd) · Σ_i w_ij,  a_j = σ(λ (β_a − cost_j))
+    E  R_ij ∝ a_j N(V_ij; μ_j, σ_j²), over the parents j
+
+The steps by which the paper's algorithm grows out of a mixture of Gaussians, `step`:
+
+    "gmm"               w_ij = R_ij, and π_j = Σ_i R_ij / I in the place of a_j
+    "activation"        a_j as above with the sum of shares, which is 1, in the place of Σ_i w_ij
+    "input-activation"  the same with w_ij = a_i R_ij
+    "complete"          all as above
+
+In the paper β_u counts in each of the D dimensions: its β_u is ours divided by D.
+"""
+
+import math
+from typing import NamedTuple
+
+from minicaps.backend import array_module
+from minicaps.clustering.steps import LEAST, inverse, log_density, m_step
+from minicaps.graph import joint
+from minicaps.ops.activation import log_sigmoid, sigmoid
+from minicaps.ops.math import clip, exp, log, where
+from minicaps.ops.product import einsum
+from minicaps.ops.reduce import sum
+from minicaps.routing.contract import Routed, check_votes
+from minicaps.routing.coupling import couple
+from minicaps.tensor import Tensor, op
+
+STEPS = ("gmm", "activation", "input-activation", "complete")
+
+
+def paper_schedule(iteration):
+    """λ of the paper's authors, 0.01 (1 − 0.95^(t+1)), for iterations t = 0, 1, …"""
+    return 0.01 * (1 - 0.95 ** (iteration + 1))
+
+
+def em(
+    votes,
+    activations=None,
+    beta_u=None,
+    beta_a=None,
+    *,
+    iterations=3,
+    inverse_temperature=None,
+    step="complete",
+    gradient="unrolled",
+    start=None,
+    floor=1e-4,
+    windows=None,
+    history=None,
+    rounds=None,
+):
+    """Route votes (B, I, J, D) of children with activations (B, I) by EM.
+
+    beta_u, beta_a: (J,), learned; they and the activations only for the steps that use them.
+    iterations: M steps. inverse_temperature: λ, a number or a function of the iteration 0, 1, …;
+    default `paper_schedule`. step: see the module. gradient: "unrolled", through every iteration,
+    or "stop", responsibilities taken as constants. start: responsibilities (B, I, J), default
+    uniform. floor: least variance. windows, history: see `minicaps.routing`. rounds: the
+    implementation, `fused` (default) or `plain`. Returns Routed(means, activations, couplings).
+    """
+    given = {"activations": activations, "beta_u": beta_u, "beta_a": beta_a, "start": start}
+    _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
+    if start is None:
+        zeros = array_module(votes.data).zeros(votes.shape[:3], votes.dtype)
+        start = couple(Tensor(zeros), windows=windows)
+    routed = (rounds or fused)(
+        votes,
+        activations,
+        beta_u,
+        beta_a,
+        start=start.detach(),
+        temperatures=_temperatures(inverse_temperature, iterations),
+        step=step,
+        gradient=gradient,
+        floor=floor,
+        windows=windows,
+    )
+    if history is not None:
+        history += [Routed(*(t.detach() for t in each)) for each in routed]
+    return routed[-1]
+
+
+def _temperatures(inverse_temperature, iterations):
+    """λ of every iteration."""
+    λ = paper_schedule if inverse_temperature is None else inverse_temperature
+    values = [λ(t) if callable(λ) else λ for t in range(iterations)]
+    if not all(0 < value < math.inf for value in values):
+        raise ValueError(f"inverse_temperature must be positive and finite, not {values}")
+    return values
+
+
+def _check(votes, given, step, iterations, gradient, inverse_temperature, floor):
+    """Raise ValueError for arguments that do not fit, or would have no effect."""
+    check_votes(votes)
+    for wrong, sentence in (
+        (step not in STEPS, f"unknown step {step!r}: choose {', '.join(STEPS)}"),
+        (iterations < 1, f"routing needs at least 1 iteration, not {iterations}"),
+        (
+            gradient not in ("unrolled", "stop"),
+            f"EM routing has the gradients unrolled and stop, not {gradient!r}",
+        ),
+        (
+            iterations == 1 and gradient == "stop",
+            "no gradient passes the couplings of 1 iteration: leave gradient='stop' out",
+        ),
+        (
+            step == "gmm" and inverse_temperature is not None,
+            "inverse_temperature has no effect in step 'gmm': leave it out",
+        ),
+        (not 0 < floor < math.inf, f"the floor must be positive and finite, not {floor}"),
+    ):
+        if wrong:
+            raise ValueError(sentence)
+    b, i, j, _ = votes.shape
+    shapes = {"activations": (b, i), "beta_u": (j,), "beta_a": (j,), "start": (b, i, j)}
+    betas = step != "gmm"
+    used = {"activations": step in STEPS[2:], "beta_u": betas, "beta_a": betas}
+    for name, value in given.items():
+        if name in used and used[name] != (value is not None):
+            raise ValueError(f"step {step!r} {'needs' if used[name] else 'does not use'} {name}")
+        if value is not None and value.shape != shapes[name]:
+            raise ValueError(f"{name} must have shape {shapes[name]}, not {value.shape}")
+
+
+def plain(
+    votes, activations, beta_u, beta_a, *, start, temperatures, step, gradient, floor, windows
+):
+    """EM as it is written above, of small ops: a list of Routed, one for each iteration."""
+    R, routed = start, []
+    for λ in temperatures:
+        # M: weighted moments of the votes
+        w = R if activations is None else R * activations[:, :, None]
+        total = sum(w, axis=1)  # (B, J)
+        alive = total.data > LEAST
+        share = w * (alive / where(alive, total, 1))[:, None]  # (B, I, J)
+        mean = einsum("bij,bijd->bjd", share, votes)
+        square = (votes - mean[:, None]) ** 2
+        variance = clip(einsum("bij,bijd->bjd", share, square), low=floor)
+        log_scale = 0.5 * sum(log(variance), axis=2)  # Σ_d ln σ_jd, (B, J)
+        if step == "gmm":
+            log_a = log(clip(total / votes.shape[1], low=LEAST))  # ln π_j
+        else:
+            amount = total if step == "complete" else sum(share, axis=1)
+            log_a = log_sigmoid(λ * (beta_a - (beta_u + log_scale) * amount))
+        routed.append(Routed(mean, exp(log_a), R.detach()))
+        # E: whose Gaussian explains the vote?
+        log_p = -0.5 * sum(square / variance[:, None], axis=3) - log_scale[:, None]
+        R = couple(log_p + log_a[:, None], windows=windows)
+        R = R.detach() if gradient == "stop" else R
+    return routed
+
+
+def fused(votes, activations, beta_u, beta_a, *, start, **options):
+    """The same as one op, whose reverse sweep is derived by hand."""
+    record = []
+    joined = _em(
+        votes, activations, beta_u, beta_a, start=start.data.transpose(0, 2, 1), record=record,
+        **options,
+    )  # fmt: skip
+    routed = [Routed(*map(Tensor, (r.mean, r.a, r.R.transpose(0, 2, 1)))) for r in record]
+    routed[-1] = Routed(joined[..., :-1], joined[..., -1], routed[-1].couplings)
+    return routed
+
+
+class _Round(NamedTuple):
+    """What an iteration keeps for the way back; shapes (B, J, I), (B, J) and (B, J, D)."""
+
+    R: object
+    share: object
+    total: object
+    mean: object
+    variance: object
+    a: object
+    pull_a: object  # of ln a
+    pull_R: object  # from these responsibilities to the logits of the E step before
+
+
+@op
+def _em(votes, activations, beta_u, beta_a, *, start, temperatures, step, windows, record, **way):
+    """Means and activations of the last iteration side by side, (B, J, D + 1).
+
+    Every iteration appends a `_Round` to `record`. way: floor, gradient.
+    """
+    xp = array_module(votes)
+    X = xp.ascontiguousarray(votes.transpose(0, 2, 3, 1))  # (B, J, D, I), as m_step reads it
+    R, pull_R = start, None
+    for λ in temperatures:
+        w = R if activations is None else R * activations[:, None]
+        total, share, mean, square, variance = m_step(X, w, way["floor"])
+        log_a, pull_a = _log_activation(total, variance, beta_u, beta_a, λ, step, X.shape[3])
+        record.append(_Round(R, share, total, mean, variance, xp.exp(log_a), pull_a, pull_R))
+        if len(record) < len(temperatures):
+            logits = log_density(square, variance) + log_a[..., None]
+            R, pull_R = couple.__wrapped__(logits, axis=1, windows=windows)
+    joined = xp.concatenate([mean, record[-1].a[..., None]], axis=2)
+    return joined, joint(lambda g, wanted: _reverse(g, X, activations, record, **way))
+
+
+def _log_activation(total, variance, beta_u, beta_a, λ, step, children):
+    """ln a_j (B, J), and its pullback: g -> gradients of total, variance, β_u, β_a."""
+    xp = array_module(total)
+    if step == "gmm":
+        π = total / children
+        alive = π > LEAST
+        log_π = xp.log(xp.where(alive, π, LEAST))
+        return log_π, lambda g: (g * inverse(total) * alive, xp.zeros_like(variance), 0, 0)
+    scale = beta_u + 0.5 * xp.log(variance).sum(axis=2)  # β_u + Σ_d ln σ_jd
+    amount = total if step == "complete" else (total > LEAST).astype(total.dtype)
+    z = λ * (beta_a - scale * amount)
+
+    def pullback(g):
+        grad_z = λ * g * sigmoid.__wrapped__(-z)[0]
+        grad_scale = -grad_z * amount
+        grad_total = -grad_z * scale if step == "complete" else xp.zeros_like(total)
+        return grad_total, 0.5 * grad_scale[..., None] / variance, grad_scale, grad_z
+
+    return log_sigmoid.__wrapped__(z)[0], pullback
+
+
+def _reverse(g, X, activations, record, floor, gradient):
+    """Gradients of votes, activations, β_u and β_a: the iterations from the last to the first."""
+    xp = array_module(X)
+    grad_X = grad_activations = grad_u = grad_a = 0
+    means, shares = [], []
+    grad_mean, grad_log_a = g[..., :-1], g[..., -1] * record[-1].a
+    grad_variance, grad_logits = 0, None
+    for r in reversed(record):
+        deviation = X - r.mean[..., None]
+        square = deviation * deviation
+        if grad_logits is not None:
+            # logits = ln a_j − ½ Σ_d ((V − μ_j)²/σ_j² + ln σ_j²)
+            grad_log_a = grad_logits.sum(axis=2)
+            grad_mean = _over_children(deviation, grad_logits) / r.variance
+            fit = _over_children(square, grad_logits) / r.variance
+            grad_variance = (fit - grad_log_a[..., None]) / (2 * r.variance)
+        grad_total, through_a, of_u, of_a = r.pull_a(grad_log_a)
+        grad_u, grad_a = grad_u + of_u, grad_a + of_a
+        grad_variance = (grad_variance + through_a) * (r.variance > floor)
+        # μ_j = Σ_i share V;  σ_j² = Σ_i share (V − μ_j)², in which ∂/∂μ_j vanishes
+        means.append(grad_mean)
+        shares.append(r.share)
+        left, right = [2 * grad_variance], [r.share]
+        if grad_logits is not None:
+            left, right = [*left, -1 / r.variance], [*right, grad_logits]
+        grad_deviation = xp.stack(left, axis=3) @ xp.stack(right, axis=2)  # (B, J, D, I)
+        grad_deviation *= deviation
+        grad_X += grad_deviation
+        grad_share = _over_dimensions(grad_variance, square) + _over_dimensions(
+            grad_mean, deviation
+        )
+        # share = w / Σ_i w
+        grad_w = grad_share - (r.share * grad_share).sum(axis=2, keepdims=True)
+        grad_w = grad_w * inverse(r.total)[..., None] + grad_total[..., None]
+        if activations is not None:
+            grad_activations = grad_activations + (grad_w * r.R).sum(axis=1)
+            grad_w = grad_w * activations[:, None]
+        if gradient == "stop" or r.pull_R is None:
+            break
+        grad_logits = r.pull_R(grad_w)
+    grad_X += xp.stack(means, axis=3) @ xp.stack(shares, axis=2)
+    return grad_X.transpose(0, 3, 1, 2), grad_activations, grad_u, grad_a
+
+
+def _over_children(x, weights):
+    """Σ_i x_jdi w_ji: (B, J, D, I) and (B, J, I) give (B, J, D)."""
+    return (x @ weights[..., None])[..., 0]
+
+
+def _over_dimensions(weights, x):
+    """Σ_d w_jd x_jdi: (B, J, D) and (B, J, D, I) give (B, J, I)."""
+    return (weights[..., None, :] @ x)[..., 0, :]

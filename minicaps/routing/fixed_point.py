@@ -1,0 +1,141 @@
+"""Equations v = f(v, θ) that are solved by iterating, and the gradients of their solutions.
+
+v ← f(v, θ) converges where f contracts. Two ways to ∂loss/∂θ, given g = ∂loss/∂v:
+
+    unrolled    through every round, as through any program; all rounds are kept until then
+    implicit    v = f(v, θ)  ⇒  dv = ∂f/∂v dv + ∂f/∂θ dθ  ⇒  ∂loss/∂θ = (∂f/∂θ)ᵀ w
+                with w = g + (∂f/∂v)ᵀ w: another fixed point, and only v is kept
+"""
+
+import math
+import warnings
+
+from minicaps.backend import array_module
+from minicaps.graph import joint, no_grad, recording
+from minicaps.ops.activation import softmax
+from minicaps.ops.math import cos
+from minicaps.ops.product import einsum
+from minicaps.ops.reduce import mean
+from minicaps.tensor import Tensor, op
+
+REST = 16  # a round that changes a sample by so many rounding errors has found its fixed point
+
+
+def fixed_point(step, start, *parameters, iterations, gradient="unrolled", history=None):
+    """Repeat v ← step(v, *parameters) `iterations` times, from the tensor `start`.
+
+    step: a function of tensors, made of ops, that treats every sample (first axis) alone and
+    depends on no other tensors. gradient: "unrolled", or "implicit", that of the solution. Then
+    `iterations` is a limit, a sample rests when it is solved (which waits for the device), and
+    samples that are not give a RuntimeWarning with the largest residual |f(v) − v| / |f(v)|.
+    history: a list; start and the v of every round are appended, without gradients.
+    """
+    if gradient not in ("unrolled", "implicit"):
+        raise ValueError(f"a fixed point has the gradients unrolled and implicit, not {gradient!r}")
+    if iterations < 0:
+        raise ValueError(f"iterations must be 0 or more, not {iterations}")
+    if history is not None:
+        history.append(start.detach())
+    if gradient == "implicit":
+        static = {"start": start.detach().data, "iterations": iterations, "history": history}
+        return _fixed_point(*parameters, step=step, **static)
+    v = start
+    for _ in range(iterations):
+        v = step(v, *parameters)
+        if history is not None:
+            history.append(v.detach())
+    return v
+
+
+@op
+def _fixed_point(*parameters, step, start, iterations, history):
+    """The solution, which does not depend on `start`."""
+
+    def f(v):
+        with no_grad():
+            return step(Tensor(v), *map(Tensor, parameters)).data
+
+    def pull(w, wanted):
+        """(∂f/∂v)ᵀ w and (∂f/∂θ)ᵀ w at the solution, where wanted."""
+        arrays = zip((solution, *parameters), wanted, strict=True)
+        inputs = [Tensor(x, requires_grad=want) for x, want in arrays]
+        with recording(True):
+            step(*inputs).backward(w)
+        return [x.grad for x in inputs]
+
+    def sweep(g, wanted):
+        of_v = (True, *(False for _ in wanted))
+        w = _iterate(lambda w: g + pull(w, of_v)[0], g, iterations, "the gradient of a fixed point")
+        return pull(w, (False, *wanted))[1:]
+
+    solution = _iterate(f, start, iterations, "a fixed point", history)
+    return solution, joint(sweep)
+
+
+def _iterate(f, v, iterations, what, history=None):
+    """Repeat v ← f(v) until every sample rests, at most `iterations` times."""
+    xp = array_module(v)
+    axes = tuple(range(1, v.ndim))
+    tolerance = REST * float(xp.finfo(v.dtype).eps)
+    for left in reversed(range(iterations + 1)):
+        new = f(v)
+        size = xp.abs(new).sum(axis=axes, keepdims=True)
+        moved = xp.abs(new - v).sum(axis=axes, keepdims=True)
+        finite = xp.isfinite(size)
+        active = ~(finite & (moved <= tolerance * size))
+        if not active.any():
+            return v
+        if left:
+            v = xp.where(active & finite, new, v)  # so nothing depends on the other samples
+            if history is not None:
+                history.append(Tensor(v))
+    moved = xp.where(finite, moved, math.inf)
+    residual = float((moved / xp.where(finite & (size > 0), size, 1)).max())
+    warnings.warn(
+        f"{iterations} rounds did not find {what}: one more would change it by {residual:.0e} of"
+        " its size. Allow more iterations, or make a round contract more: in routing, by a smaller"
+        " inverse_temperature",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return v
+
+
+def route_implicitly(meet, move, finish, votes, v, iterations, history):
+    """Return finish(s, c) where s, c = meet(votes, v) and v = move(s), with an implicit gradient.
+
+    The fixed point is looked for from the given v; `finish` enters what it is given in `history`.
+    """
+    visited = None if history is None else []
+    v = fixed_point(
+        lambda v, votes: move(meet(votes, v)[0]),
+        v, votes, iterations=iterations, gradient="implicit", history=visited,
+    )  # fmt: skip
+    for earlier in (visited or [])[:-1]:
+        finish(*meet(votes, earlier))
+    return finish(*meet(votes, v))
+
+
+def cosine_activation(x, *, iterations=50, gradient="unrolled", history=None):
+    """The y that solves y + cos y = x, of any shape, by y ← x − cos y from y = x.
+
+    The derivative of a round is sin y: the closer to ±1, the slower. The others as in
+    `fixed_point`, whose samples are along the first axis.
+    """
+    return fixed_point(
+        lambda y, x: x - cos(y), x, x, iterations=iterations, gradient=gradient, history=history
+    )
+
+
+def self_consistent_pooling(x, *, iterations=50, gradient="unrolled", history=None):
+    """Pool vectors x (B, I, D) into m (B, D) with m = Σ_i softmax_i(⟨m, x_i⟩) x_i, from the mean.
+
+    The answer weighs the question that it answers. The others as in `fixed_point`.
+    """
+
+    def step(m, x):
+        attention = softmax(einsum("bd,bid->bi", m, x), axis=1)
+        return einsum("bi,bid->bd", attention, x)
+
+    start = mean(x, axis=1)
+    return fixed_point(step, start, x, iterations=iterations, gradient=gradient, history=history)

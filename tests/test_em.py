@@ -1,0 +1,362 @@
+"""EM routing: plain and fused, its steps, its gradients, and what a mixture of Gaussians says."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.mixture import GaussianMixture
+
+from minicaps import Tensor, routing
+from minicaps.gradcheck import check_gradients
+from minicaps.routing.coupling import Windows
+from minicaps.routing.em import STEPS, em, fused, paper_schedule, plain
+
+B, I, J, D = 3, 6, 4, 2
+RNG = np.random.default_rng(7)
+VOTES = RNG.normal(size=(B, I, J, D))
+ACTIVATIONS = RNG.uniform(0.1, 0.9, (B, I))
+BETAS = RNG.normal(size=(2, J))
+
+each_step = pytest.mark.parametrize("step", STEPS)
+
+
+def draw_start(rng, shape=(B, I, J)):
+    start = rng.uniform(0.1, 1, shape)
+    return start / start.sum(axis=2, keepdims=True)
+
+
+def arguments(step, votes=VOTES, activations=ACTIVATIONS, betas=BETAS):
+    """The tensors that `step` takes, by name."""
+    given = {"votes": votes}
+    if step in STEPS[2:]:
+        given["activations"] = activations
+    if step != "gmm":
+        given |= {"beta_u": betas[0], "beta_a": betas[1]}
+    return given
+
+
+def route(given, step, **options):
+    if step != "gmm":
+        options.setdefault("inverse_temperature", 0.7)
+    return em(step=step, **given, **options)
+
+
+def differentiate(given, step, **options):
+    """All that routing gives, and the gradients of a random combination of poses, activations."""
+    tensors = {name: Tensor(np.array(a), requires_grad=True) for name, a in given.items()}
+    routed = route(tensors, step, **options)
+    rng = np.random.default_rng(5)
+    loss = sum((x * rng.normal(size=x.shape).astype(x.dtype)).sum() for x in routed[:2])
+    loss.backward()
+    return [x.data for x in routed], [t.grad for t in tensors.values()]
+
+
+WINDOWS = Windows((4, 5), 2, 1, 3)  # 3 × 4 windows of 2·2·3 children
+IN_WINDOWS = {
+    "votes": RNG.normal(size=(24, 12, 2, 3)),
+    "activations": RNG.uniform(0.1, 0.9, (24, 12)),
+    "betas": RNG.normal(size=(2, 2)),
+}
+
+
+# --- By hand -------------------------------------------------------------------------------------
+
+
+def test_one_iteration_by_hand():
+    """Two children at 1 and 3 of activations 1 and ½, one parent."""
+    votes, activations = np.array([[[[1.0]], [[3.0]]]]), np.array([[1.0, 0.5]])
+    betas = Tensor([2.0]), Tensor([0.3])
+    routed = em(Tensor(votes), Tensor(activations), *betas, iterations=1, inverse_temperature=0.5)
+    mean = (1 + 0.5 * 3) / 1.5
+    variance = ((1 - mean) ** 2 + 0.5 * (3 - mean) ** 2) / 1.5
+    cost = (2.0 + 0.5 * np.log(variance)) * 1.5
+    np.testing.assert_allclose(routed.poses.data, [[[mean]]], rtol=1e-12)
+    np.testing.assert_allclose(routed.activations.data, 1 / (1 + np.exp(-0.5 * (0.3 - cost))))
+    np.testing.assert_array_equal(routed.couplings.data, [[[1.0], [1.0]]])
+
+
+def test_the_schedule_of_the_paper():
+    np.testing.assert_allclose([paper_schedule(t) for t in range(3)], [5e-4, 9.75e-4, 1.42625e-3])
+    given = arguments("complete")
+    tensors = {name: Tensor(a) for name, a in given.items()}
+    by_default = em(**tensors, iterations=2).activations.data
+    by_hand = em(**tensors, iterations=2, inverse_temperature=lambda t: [5e-4, 9.75e-4][t])
+    np.testing.assert_allclose(by_default, by_hand.activations.data, rtol=1e-14)
+
+
+# --- The same in two ways ------------------------------------------------------------------------
+
+
+@each_step
+@pytest.mark.parametrize("gradient", ["unrolled", "stop"])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
+def test_fused_is_plain(step, gradient, iterations):
+    if iterations == 1 and gradient == "stop":
+        gradient = "unrolled"
+    options = {"iterations": iterations, "gradient": gradient}
+    same(arguments(step), step, **options)
+    same(arguments(step), step, **options, start=Tensor(draw_start(RNG)))
+
+
+@each_step
+def test_fused_is_plain_in_windows(step):
+    same(arguments(step, **IN_WINDOWS), step, windows=WINDOWS)
+
+
+@each_step
+def test_fused_is_plain_where_parents_are_empty_and_variances_at_the_floor(step):
+    votes, activations = VOTES.copy(), ACTIVATIONS.copy()
+    votes[0, :, 1] = 0.5  # all alike
+    activations[1] = 0
+    start = draw_start(RNG)
+    start[2, :, 3] = 0
+    given = arguments(step, votes, activations)
+    same(given, step, start=Tensor(start), floor=0.05)
+
+
+def same(given, step, **options):
+    one = differentiate(given, step, rounds=fused, **options)
+    two = differentiate(given, step, rounds=plain, **options)
+    for found, expected in zip([*one[0], *one[1]], [*two[0], *two[1]], strict=True):
+        scale = 1 + np.abs(expected).max()
+        np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-10)
+
+
+@each_step
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
+def test_gradients_are_those_of_central_differences(step, iterations):
+    given = arguments(step)
+
+    def function(*tensors):
+        named = dict(zip(given, tensors, strict=True))
+        return route(named, step, iterations=iterations)[:2]
+
+    check_gradients(function, *given.values())
+
+
+def test_gradients_in_windows():
+    given = arguments("complete", **IN_WINDOWS)
+
+    def function(*tensors):
+        return route(dict(zip(given, tensors, strict=True)), "complete", windows=WINDOWS)[:2]
+
+    check_gradients(function, *given.values())
+
+
+@each_step
+def test_stop_takes_the_last_responsibilities_as_constants(step):
+    given = arguments(step)
+    routed, gradients = differentiate(given, step, gradient="stop")
+    λ = {} if step == "gmm" else {"inverse_temperature": 0.7}
+    fixed = {"start": Tensor(routed[2]), "iterations": 1, **λ}
+    again, by_constants = differentiate(given, step, **fixed)
+    for found, expected in zip([*routed, *gradients], [*again, *by_constants], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+    unrolled = differentiate(given, step)[1][0]
+    assert np.linalg.norm(gradients[0] - unrolled) > 0.1 * np.linalg.norm(unrolled)
+
+
+# --- What it means -------------------------------------------------------------------------------
+
+
+def test_gmm_steps_are_those_of_scikit_learn():
+    """From random responsibilities: what one sample's children say is a mixture's data."""
+    x, start = RNG.normal(size=(40, D)), draw_start(RNG, (1, 40, J))
+    votes = np.broadcast_to(x[None, :, None], (1, 40, J, D))
+    means = np.array([np.average(x, axis=0, weights=start[0, :, j]) for j in range(J)])
+    variances = [np.cov(x.T, aweights=start[0, :, j], ddof=0).diagonal() for j in range(J)]
+    for iterations in (1, 2, 5):
+        routed = em(Tensor(votes), step="gmm", start=Tensor(start), iterations=iterations)
+        mixture = GaussianMixture(
+            J,
+            covariance_type="diag",
+            reg_covar=0,
+            tol=0,
+            max_iter=max(1, iterations - 1),
+            means_init=means,
+            weights_init=start[0].mean(axis=0),
+            precisions_init=1 / np.array(variances),
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it has not converged
+            mixture.fit(x)
+        expected = means if iterations == 1 else mixture.means_
+        np.testing.assert_allclose(routed.poses.data[0], expected, rtol=1e-8)
+        if iterations > 1:
+            np.testing.assert_allclose(routed.activations.data[0], mixture.weights_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("step", STEPS[2:])
+def test_outputs_depend_on_the_activations_of_the_inputs(step):
+    quiet = ACTIVATIONS.copy()
+    quiet[:, 0] *= 0.01
+    one = route({k: Tensor(v) for k, v in arguments(step).items()}, step)
+    two = route({k: Tensor(v) for k, v in arguments(step, activations=quiet).items()}, step)
+    assert np.abs(one.poses.data - two.poses.data).min() > 1e-4
+    assert np.abs(one.activations.data - two.activations.data).min() > 1e-6
+
+
+def test_doubled_activations_matter_in_the_complete_step_only():
+    """Where shares are normalised, "numerous" drops out; the paper's sum keeps it."""
+
+    def activations_of(step, factor):
+        given = arguments(step, activations=factor * ACTIVATIONS)
+        return route({k: Tensor(v) for k, v in given.items()}, step).activations.data
+
+    once, twice = (activations_of("input-activation", k) for k in (0.5, 1))
+    np.testing.assert_allclose(once, twice, rtol=1e-10)
+    once, twice = (activations_of("complete", k) for k in (0.5, 1))
+    assert np.abs(once - twice).min() > 1e-3
+
+
+def test_united_votes_raise_the_activation():
+    """ "United" (small σ) raises a_j while β_u + Σ ln σ_j and its weight stay the same in sign."""
+    wide = {k: Tensor(v) for k, v in arguments("activation").items()}
+    narrow = {k: Tensor(v) for k, v in arguments("activation", votes=0.3 * VOTES).items()}
+    options = {"iterations": 1}
+    assert (
+        route(narrow, "activation", **options).activations.data
+        > route(wide, "activation", **options).activations.data
+    ).all()
+
+
+@each_step
+def test_couplings_sum_to_one_over_parents(step):
+    history = []
+    route({k: Tensor(v) for k, v in arguments(step).items()}, step, history=history)
+    assert len(history) == 3
+    for routed in history:
+        np.testing.assert_allclose(routed.couplings.data.sum(axis=2), 1, rtol=1e-12)
+    np.testing.assert_allclose(history[0].couplings.data, 1 / J)
+
+
+def test_in_windows_a_child_divides_itself_among_all_windows_that_hold_it():
+    """Brute force: collect the couplings of every child over the windows."""
+    given = {k: Tensor(v) for k, v in arguments("complete", **IN_WINDOWS).items()}
+    couplings = route(given, "complete", windows=WINDOWS).couplings.data
+    (p, q), total = WINDOWS.grid, np.zeros((2, 4, 5, 3))
+    for n, window in enumerate(couplings.reshape(2, p, q, 2, 2, 3, 2)):
+        for i in range(p):
+            for j in range(q):
+                total[n, i : i + 2, j : j + 2] += window[i, j].sum(axis=-1)
+    np.testing.assert_allclose(total, 1, rtol=1e-12)
+
+
+@each_step
+def test_the_order_of_children_does_not_matter(step):
+    order = RNG.permutation(I)
+    given = arguments(step)
+    moved = arguments(step, VOTES[:, order], ACTIVATIONS[:, order])
+    one, two = (route({k: Tensor(v) for k, v in g.items()}, step) for g in (given, moved))
+    np.testing.assert_allclose(one.poses.data, two.poses.data, rtol=1e-10)
+    np.testing.assert_allclose(one.activations.data, two.activations.data, rtol=1e-10)
+    np.testing.assert_allclose(one.couplings.data[:, order], two.couplings.data, rtol=1e-8)
+
+
+@each_step
+def test_a_sample_does_not_depend_on_its_batch(step):
+    alone = arguments(step, VOTES[1:2], ACTIVATIONS[1:2])
+    one = route({k: Tensor(v) for k, v in arguments(step).items()}, step)
+    two = route({k: Tensor(v) for k, v in alone.items()}, step)
+    for together, single in zip(one, two, strict=True):
+        np.testing.assert_allclose(together.data[1:2], single.data, rtol=1e-12)
+
+
+def test_identical_starts_stay_identical():
+    """With the same votes for every parent nothing tells the parents apart; other votes do."""
+    votes = np.repeat(VOTES[:, :, :1], J, axis=2)
+    given = arguments("complete", votes, betas=np.ones((2, J)))
+    routed = route({k: Tensor(v) for k, v in given.items()}, "complete", iterations=10)
+    np.testing.assert_allclose(routed.couplings.data, 1 / J, rtol=1e-9)
+    np.testing.assert_allclose(np.ptp(routed.poses.data, axis=1), 0, atol=1e-9)
+    noisy = arguments("complete", votes + 1e-6 * VOTES, betas=np.ones((2, J)))
+    routed = route({k: Tensor(v) for k, v in noisy.items()}, "complete", iterations=50)
+    assert np.ptp(routed.couplings.data) > 0.5
+
+
+# --- Edges ---------------------------------------------------------------------------------------
+
+EDGES = {
+    "one child": (VOTES[:, :1], ACTIVATIONS[:, :1]),
+    "one parent": (VOTES[:, :, :1], ACTIVATIONS),
+    "zero activations": (VOTES, 0 * ACTIVATIONS),
+    "one active child": (VOTES, ACTIVATIONS * (np.arange(I) == 2)),
+    "identical votes": (np.ones_like(VOTES), ACTIVATIONS),
+    "zero votes": (0 * VOTES, ACTIVATIONS),
+    "huge votes": (1e4 * VOTES, ACTIVATIONS),
+    "tiny votes": (1e-8 * VOTES, ACTIVATIONS),
+    "far votes": (1e4 + VOTES, ACTIVATIONS),
+    "an outlier": (np.where(np.arange(I)[:, None, None] == 0, 1e4, VOTES), ACTIVATIONS),
+    "no samples": (VOTES[:0], ACTIVATIONS[:0]),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("iterations", [1, 3, 50])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("edge", EDGES)
+@each_step
+def test_nothing_is_nan(step, edge, dtype, iterations):
+    votes, activations = (a.astype(dtype) for a in EDGES[edge])
+    given = arguments(step, votes, activations, BETAS[:, : votes.shape[2]].astype(dtype))
+    for rounds in (fused, plain):
+        routed, gradients = differentiate(given, step, iterations=iterations, rounds=rounds)
+        for a in (*routed, *gradients):
+            assert a.dtype == dtype and np.isfinite(a).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"votes": np.ones((2, 3, 4))}, "votes must have shape"),
+        ({"votes": np.ones((3, 0, 4, 2))}, "I, J and D at least 1"),
+        ({"activations": np.ones((3, 5))}, r"activations must have shape \(3, 6\)"),
+        ({"activations": None}, "needs activations"),
+        ({"beta_u": None}, "needs beta_u"),
+        ({"beta_a": np.ones(3)}, r"beta_a must have shape \(4,\)"),
+        ({"step": "gmm"}, "does not use activations"),
+        ({"step": "activation"}, "does not use activations"),
+        ({"step": "half"}, "unknown step 'half'"),
+        ({"iterations": 0}, "at least 1 iteration"),
+        ({"gradient": "implicit"}, "unrolled and stop"),
+        ({"gradient": "stop", "iterations": 1}, "leave"),
+        ({"inverse_temperature": 0}, "positive and finite"),
+        ({"inverse_temperature": lambda t: -1.0}, "positive and finite"),
+        ({"floor": 0.0}, "floor must be positive"),
+        ({"start": np.ones((3, 6, 2))}, r"start must have shape \(3, 6, 4\)"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change, message):
+    options = {"step": "complete", **arguments("complete"), **change}
+    options = {k: Tensor(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
+    with pytest.raises(ValueError, match=message):
+        em(**options)
+
+
+def test_a_temperature_without_effect_is_refused():
+    with pytest.raises(ValueError, match="no effect"):
+        em(Tensor(VOTES), step="gmm", inverse_temperature=1.0)
+
+
+# --- On the device -------------------------------------------------------------------------------
+
+
+@each_step
+@pytest.mark.parametrize("rounds", [fused, plain])
+def test_the_device_computes_the_same(strict_cupy, step, rounds):
+    given = arguments(step, **IN_WINDOWS)
+
+    def on(xp):
+        tensors = {k: Tensor(xp.asarray(v), requires_grad=True) for k, v in given.items()}
+        routed = route(tensors, step, windows=WINDOWS, rounds=rounds)
+        (routed.poses.sum() + routed.activations.sum()).backward()
+        return [*(x.data for x in routed), *(t.grad for t in tensors.values())]
+
+    found = on(strict_cupy)
+    assert not strict_cupy.host_syncs
+    for x, y in zip(found, on(np), strict=True):
+        np.testing.assert_allclose(x.get(), y, rtol=1e-10, atol=1e-12)
+
+
+def test_em_is_exported():
+    assert routing.em is em

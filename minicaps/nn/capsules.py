@@ -1,6 +1,7 @@
 """Capsule layers: from feature maps to capsules, from capsules to capsules, and back to pixels."""
 
 import functools
+import inspect
 import itertools
 import math
 
@@ -10,7 +11,8 @@ from minicaps import ops
 from minicaps.nn import init
 from minicaps.nn.layers import Conv2d, Linear, parameter
 from minicaps.nn.module import Module
-from minicaps.routing import agreement, route_in_blocks
+from minicaps.routing import ROUTINGS, Routed, make_votes, route_in_blocks
+from minicaps.routing.coupling import Windows, couple
 from minicaps.tensor import Tensor
 
 
@@ -43,18 +45,135 @@ class DenseCaps(Module):
     """Every input capsule votes for every output capsule: (B, I, N) -> Routed of (B, J, D).
 
     `shape` is (I, J, N, D). The weights W have that shape, in memory (I, N, J, D), so that the
-    votes of one capsule are one matrix product. No bias. Routing options as in
-    `minicaps.routing.agreement`.
+    votes of one capsule are one matrix product. No bias. `routing` and options: see `Routing`.
     """
 
-    def __init__(self, shape, rng, **routing):
-        weight = init.capsule_normal(rng, shape).transpose(0, 2, 1, 3)
-        self.weight = parameter(weight.copy().transpose(0, 2, 1, 3))
-        self.route = functools.partial(agreement, **routing)
-        self.route(Tensor(np.zeros((0, 1, 1, 1))))  # refuses wrong options now, not in training
+    def __init__(self, shape, rng, *, routing="agreement", **options):
+        gain = _shares(routing, *shape[:2]) / math.sqrt(shape[0])
+        self.weight = _by_child(init.capsule_normal(rng, shape, gain))
+        self.routing = Routing(routing, shape[:2], **options)
 
     def forward(self, u):
-        return route_in_blocks(u, self.weight, self.route)
+        votes = self.weight.size // self.weight.shape[2]
+        return self.routing(make_votes, u, self.weight, votes)
+
+
+class SharedCaps(Module):
+    """One matrix for each parent, so any number of children: (B, I, N) -> Routed of (B, J, D).
+
+    `shape` is (J, N, D), that of the weights. `routing` and options: see `Routing`.
+    children, length: about how many children a sample has and how long they are, which sets the
+    scale of the start. Couplings that are "learned" are for exactly so many children.
+    """
+
+    def __init__(self, shape, rng, *, children, length=1.0, routing="agreement", **options):
+        # The sum of the children is I·length long where they agree, √I·length where they are
+        # random: the start is between the two.
+        gain = _shares(routing, children, shape[0]) / (children**0.75 * length)
+        self.weight = parameter(init.capsule_normal(rng, shape, gain))
+        self.routing = Routing(routing, (children, shape[0]), **options)
+
+    def forward(self, u):
+        def votes(u, weight):
+            return ops.einsum("bin,jnd->bijd", u, weight)
+
+        parents, _, size = self.weight.shape
+        return self.routing(votes, u, self.weight, u.shape[1] * parents * size)
+
+
+class ConvCaps(Module):
+    """Convolutional capsules: parents of every K×K window, with the same matrices everywhere.
+
+    `shape` is (types, J, N, D). A grid of capsules (B, H, W, types, N) gives Routed of poses
+    (B, P, Q, J, D), activations (B, P, Q, J) and couplings (B, P, Q, K·K·types, J). A child
+    divides itself among all parents of all windows that hold it. `routing`, options: see `Routing`.
+    """
+
+    def __init__(self, shape, kernel, rng, *, stride=1, routing="agreement", **options):
+        types, parents, *sizes = shape
+        children = kernel * kernel * types
+        # An inner child divides itself among (kernel/stride)² windows, one in a corner has a
+        # single one: the start is between the two.
+        gain = _shares(routing, children, parents * max(1, kernel / stride)) / math.sqrt(children)
+        self.weight = _by_child(init.capsule_normal(rng, (children, parents, *sizes), gain))
+        self.kernel, self.stride = kernel, stride
+        self.routing = Routing(routing, (children, parents), **options)
+
+    def forward(self, u):
+        b, h, w, types, _ = u.shape
+        windows = Windows((h, w), self.kernel, self.stride, types)
+
+        def votes(u, weight):
+            return make_votes(windows.gather(u), weight)
+
+        p, q = windows.grid
+        count = p * q * self.weight.size // self.weight.shape[2]
+        routed = self.routing(votes, u, self.weight, count, windows)
+        return Routed(*(x.reshape(b, p, q, *x.shape[1:]) for x in routed))
+
+
+def _shares(routing, children, parents):
+    """1/c in the first s = c Σ_i û: a child divides itself among the parents, or s is a mean."""
+    return children if routing == "distance" else parents
+
+
+def _by_child(weight):
+    """Make W (I, J, N, D) learned, in memory (I, N, J, D)."""
+    return parameter(weight.transpose(0, 2, 1, 3).copy().transpose(0, 2, 1, 3))
+
+
+class Routing(Module):
+    """Routes the votes of a layer by one of `minicaps.routing.ROUTINGS`, or by "learned" couplings.
+
+    shape (I, J): the numbers of children and parents, which matter to "learned" only.
+    options: those of the routing; None leaves its default. Wrong ones are refused at once.
+    """
+
+    def __init__(self, name, shape, **options):
+        routings = {**ROUTINGS, "learned": learned}
+        if name not in routings:
+            raise ValueError(f"unknown routing {name!r}: choose {', '.join(routings)}")
+        options = {key: value for key, value in options.items() if value is not None}
+        known = inspect.signature(routings[name]).parameters.keys() - NOT_FOR_LAYERS
+        if unknown := sorted(options.keys() - known):
+            raise ValueError(
+                f"{', '.join(unknown)}: no option of {name} routing, which has"
+                f" {', '.join(sorted(known))}"
+            )
+        self.logits = parameter(np.zeros(shape, np.float32)) if name == "learned" else None
+        self.route = functools.partial(routings[name], **options)
+        self.route(Tensor(np.zeros((0, *shape, 1), np.float32)), *self._logits())
+
+    def _logits(self):
+        return [] if self.logits is None else [self.logits]
+
+    def forward(self, make_votes, u, weight, votes, windows=None):
+        """Route make_votes(u, weight), `votes` numbers in a sample; windows as in `couple`."""
+
+        def layer(u, weight, *logits):
+            return self.route(make_votes(u, weight), *logits, windows=windows)
+
+        return route_in_blocks(layer, [u], [weight, *self._logits()], votes)
+
+
+NOT_FOR_LAYERS = {"votes", "logits", "orphans", "windows", "history"}
+
+
+def learned(votes, logits, *, squash="paper", windows=None):
+    """Couplings softmax_j(b) with trained logits b (I, J), the same for all samples: no routing.
+
+    The control for routing (does it do more than a weight?). At b = 0 it is agreement's first
+    iteration. Arguments and result as of every routing.
+    """
+    if votes.shape[1:3] != logits.shape:
+        raise ValueError(
+            f"the learned couplings are for {logits.shape[0]} children and {logits.shape[1]}"
+            f" parents, not {votes.shape[1]} and {votes.shape[2]}"
+        )
+    b = ops.expand(logits, shape=votes.shape[:3])
+    c = couple(b, axis=2, windows=windows)
+    v = ops.squash(ops.einsum("bij,bijd->bjd", c, votes), kind=squash)
+    return Routed(v, ops.length(v), c.detach())
 
 
 class Decoder(Module):

@@ -16,13 +16,21 @@ def glorot_uniform(rng, shape, fan_in, fan_out):
     return rng.uniform(-a, a, shape).astype(np.float32)
 
 
-def capsule_normal(rng, shape):
-    """N(0, J²/(I·D)) for W (I, J, N, D): the first sum Σ_i û/J is as long as one input capsule.
+def capsule_normal(rng, shape, gain):
+    """N(0, gain²/D) for W (…, D): a vote is `gain` times as long as its child.
 
-    Ours: neither dead (squash is flat at zero) nor saturated at the start, for any size.
+    The capsule layers choose it such that the first sum of their votes is about one long: neither
+    dead (squash is flat at zero) nor saturated, for any size.
     """
-    inputs, outputs, _, size = shape
-    return _normal(rng, shape, outputs / math.sqrt(inputs * size))
+    return _normal(rng, shape, gain / math.sqrt(shape[-1]))
+
+
+def pose_identity(rng, shape):
+    """I + N(0, 0.03²) for matrices (…, n, n): votes start near the poses, and each differs.
+
+    Ours: the further from I, the sharper the first E steps, and the slower the learning.
+    """
+    return _normal(rng, shape, 0.03) + np.eye(shape[-1], dtype=np.float32)
 
 
 def _normal(rng, shape, std):

@@ -12,9 +12,11 @@ class Module:
     Parameters are the attributes that are leaf tensors requiring a gradient (not what `forward`
     computes and keeps), children the attributes that are modules. Both may stand in lists, tuples
     and dictionaries, nested or not; they are named by their attribute, in order of creation.
+    `buffers` names the attributes whose arrays belong to the state without being learned.
     """
 
     training = True
+    buffers = ()
 
     def __call__(self, *args, **kwargs):
         return self.forward(*args, **kwargs)
@@ -30,6 +32,12 @@ class Module:
         for name, value in _parts(vars(self)):
             if isinstance(value, Module):
                 yield name, value
+
+    def modules(self, prefix=""):
+        """Yield (prefix of its names, module): this one, then all inside, in every place."""
+        yield prefix, self
+        for name, child in self.children():
+            yield from child.modules(f"{prefix}{name}.")
 
     def named_parameters(self):
         """Yield (dotted name, tensor) of every parameter, in order of creation.
@@ -67,50 +75,72 @@ class Module:
             p.grad = None
 
     def train(self, training=True):
-        """Switch this module and its children to training (or, with False, to evaluation)."""
-        self.training = training
-        for _, child in self.children():
-            child.train(training)
+        """Switch this module and all inside to training (or, with False, to evaluation)."""
+        for _, module in self.modules():
+            module.training = training
         return self
 
     def eval(self):
         """Switch to evaluation."""
         return self.train(False)
 
+    def reseed(self, *numbers):
+        """Give every layer that draws, from its `rng`, a new generator by `numbers` and place."""
+        for place, (_, module) in enumerate(self.modules()):
+            if hasattr(module, "rng"):
+                module.rng = np.random.default_rng([*numbers, place])
+
     def to(self, device):
-        """Move the parameters to a `Device`, keeping their memory layout; forgets gradients.
+        """Move parameters and buffers to a `Device`, keeping their layout; forgets gradients.
 
         Make the optimiser afterwards: it keeps its arrays where the parameters were.
         """
-        for p in self.parameters():
-            p.move(_laid_out_like(p.data, p.data, device.xp))
-        return self
+        return self._convert(lambda array: _laid_out_like(array, array, device.xp))
 
     def astype(self, dtype):
-        """Convert the parameters to another floating-point dtype; otherwise as `to`."""
+        """Convert parameters and buffers to another floating-point dtype; otherwise as `to`."""
+        return self._convert(lambda array: array.astype(dtype))
+
+    def _convert(self, change):
         for p in self.parameters():
-            p.move(p.data.astype(dtype))
+            p.move(change(p.data))
+        for _, owner, attribute in self._named_buffers():
+            setattr(owner, attribute, change(getattr(owner, attribute)))
         return self
 
+    def _named_buffers(self):
+        """Yield (dotted name, module, attribute) of every buffer."""
+        for prefix, module in self.modules():
+            yield from ((prefix + name, module, name) for name in module.buffers)
+
+    def _state(self):
+        """Return {name: array} of the parameters, then of the buffers."""
+        state = {name: p.data for name, p in self.named_parameters()}
+        buffers = {name: getattr(owner, key) for name, owner, key in self._named_buffers()}
+        return state | buffers
+
     def state_dict(self):
-        """Return {name: NumPy copy} of the parameters."""
-        return {name: np.array(to_host(p.data)) for name, p in self.named_parameters()}
+        """Return {name: NumPy copy} of the parameters and buffers."""
+        return {name: np.array(to_host(array)) for name, array in self._state().items()}
 
     def load_state_dict(self, state):
-        """Take the parameters from {name: array}; names, shapes and dtypes must all fit."""
-        parameters = dict(self.named_parameters())
-        if missing := sorted(parameters.keys() - state.keys()):
+        """Take parameters and buffers from {name: array}; names, shapes and dtypes must all fit."""
+        own = self._state()
+        if missing := sorted(own.keys() - state.keys()):
             raise ValueError(f"the state lacks {', '.join(missing)}")
-        if unknown := sorted(state.keys() - parameters.keys()):
+        if unknown := sorted(state.keys() - own.keys()):
             raise ValueError(f"the state has {', '.join(unknown)}, which this model has not")
-        for name, p in parameters.items():
-            if state[name].shape != p.shape or state[name].dtype != p.dtype:
+        for name, array in own.items():
+            if state[name].shape != array.shape or state[name].dtype != array.dtype:
                 raise ValueError(
                     f"{name} is {state[name].shape} {state[name].dtype} in the state and"
-                    f" {p.shape} {p.dtype} in this model"
+                    f" {array.shape} {array.dtype} in this model"
                 )
-        for name, p in parameters.items():
-            p.data = _laid_out_like(p.data, state[name], array_module(p.data))
+        new = {name: _laid_out_like(a, state[name], array_module(a)) for name, a in own.items()}
+        for name, p in self.named_parameters():
+            p.data = new[name]
+        for name, owner, attribute in self._named_buffers():
+            setattr(owner, attribute, new[name])
 
 
 def _parts(named):

@@ -1,0 +1,48 @@
+"""The networks, by name and preset."""
+
+from minicaps.models.capsnet import CAPSNET_PRESETS, CapsNet
+from minicaps.models.cnn import BaselineCNN, CapsuleCNN, PoolingCNN
+from minicaps.models.matrix import MATRIX_PRESETS, MatrixCapsNet
+
+__all__ = [
+    "CAPSNET_PRESETS",
+    "MATRIX_PRESETS",
+    "MODELS",
+    "BaselineCNN",
+    "CapsNet",
+    "CapsuleCNN",
+    "MatrixCapsNet",
+    "PoolingCNN",
+    "build",
+]
+
+MODELS = {
+    "capsnet": CapsNet,
+    "capsule-cnn": CapsuleCNN,
+    "pooling-cnn": PoolingCNN,
+    "baseline-cnn": BaselineCNN,
+    "matrix-capsnet": MatrixCapsNet,
+}
+
+
+def build(name, input_shape, classes, **options):
+    """Make the network `name` for images of `input_shape` (C, H, W) and a number of classes.
+
+    The names are the keys of `MODELS`, the options those of the network's class; `config` of the
+    result has all that is needed to build it again. Raises ValueError for what does not exist or
+    does not fit.
+    """
+    if name not in MODELS:
+        raise ValueError(f"unknown model {name!r}: choose {', '.join(MODELS)}")
+    if len(input_shape) != 3 or min(input_shape) < 1:
+        raise ValueError(f"input_shape must be (channels, height, width), not {input_shape}")
+    if classes < 2:
+        raise ValueError(f"a classifier needs at least 2 classes, not {classes}")
+    model = MODELS[name](tuple(input_shape), classes, **options)
+    model.config = {
+        "name": name,
+        "input_shape": list(input_shape),
+        "classes": classes,
+        "options": options,
+    }
+    return model

@@ -1,0 +1,97 @@
+"""The network of Sabour, Frosst and Hinton 2017."""
+
+import numpy as np
+
+from minicaps import ops
+from minicaps.models.sizes import check_images, grid, sizes_of
+from minicaps.nn import Conv2d, Decoder, DenseCaps, Module, PrimaryCaps
+
+# Convolutions (channels, kernel, stride), primary capsules (types, size, kernel, stride),
+# size of a class capsule, hidden widths of the decoder.
+CAPSNET_PRESETS = {
+    "paper": {
+        "convolutions": ((256, 9, 1),),
+        "primary": (32, 8, 9, 2),
+        "capsule_size": 16,
+        "hidden": (512, 1024),
+    },
+    "small": {
+        "convolutions": ((32, 5, 1), (64, 5, 2)),
+        "primary": (8, 8, 5, 2),
+        "capsule_size": 16,
+        "hidden": (128, 256),
+    },
+}
+
+
+class CapsNet(Module):
+    """Convolutions, primary capsules, one capsule for each class, and a decoder.
+
+    Images (B, C, H, W) of `input_shape` (C, H, W) give Routed: the lengths of the class capsules
+    (`activations`, (B, classes)) are the answer.
+    decoder: False leaves the decoder out. squash: its kind at the end of the routing, and of the
+    primary capsules too unless `primary_squash` names another. routing and its options: see
+    `minicaps.nn.Routing`; None is the routing's default.
+    """
+
+    loss, logits = "margin", False
+
+    def __init__(
+        self,
+        input_shape,
+        classes,
+        *,
+        preset="paper",
+        decoder=True,
+        routing="agreement",
+        iterations=None,
+        update=None,
+        gradient=None,
+        inverse_temperature=None,
+        squash="paper",
+        primary_squash=None,
+        seed=0,
+    ):
+        sizes, self.input_shape = sizes_of(CAPSNET_PRESETS, preset), tuple(input_shape)
+        rng = np.random.default_rng(seed)
+        channels, *image = input_shape
+        types, size, kernel, stride = sizes["primary"]
+        p, q = grid(image, [c[1:] for c in sizes["convolutions"]] + [(kernel, stride)])
+        self.convolutions = []
+        for width, side, step in sizes["convolutions"]:
+            self.convolutions.append(Conv2d((channels, width), side, rng, stride=step))
+            channels = width
+        self.primary = PrimaryCaps(
+            channels, types, size, kernel, rng, stride=stride, squash=primary_squash or squash
+        )
+        self.classes = DenseCaps(
+            (p * q * types, classes, size, sizes["capsule_size"]),
+            rng,
+            routing=routing,
+            iterations=iterations,
+            update=update,
+            gradient=gradient,
+            inverse_temperature=inverse_temperature,
+            squash=squash,
+        )
+        self.decoder = None
+        if decoder:
+            self.decoder = Decoder(
+                classes, sizes["capsule_size"], sizes["hidden"], input_shape, rng
+            )
+
+    def forward(self, images):
+        check_images(images, self.input_shape)
+        x = images
+        for convolution in self.convolutions:
+            x = ops.relu(convolution(x))
+        return self.classes(self.primary(x))
+
+    def reconstruct(self, poses, keep):
+        """Draw pictures from class capsules (B, J, D), all masked to zero but `keep` (B,).
+
+        Raises ValueError if the network was built with decoder=False.
+        """
+        if self.decoder is None:
+            raise ValueError("this network has no decoder: build it with decoder=True")
+        return self.decoder(ops.mask(poses, keep))

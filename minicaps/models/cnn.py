@@ -1,0 +1,147 @@
+"""Convolutional networks: with capsules in the place of pooling, with pooling, and the baseline."""
+
+import math
+
+import numpy as np
+
+from minicaps import ops
+from minicaps.models.sizes import check_images, grid
+from minicaps.nn import BatchNorm2d, Conv2d, Dropout, Linear, Module, SharedCaps
+from minicaps.nn.capsules import group_channels
+from minicaps.routing import Routed
+
+
+class Convolution(Module):
+    """A convolution with `channels` (C, O), batch norm if wanted, ReLU."""
+
+    def __init__(self, channels, kernel, rng, *, padding=0, batch_norm=False):
+        self.conv = Conv2d(channels, kernel, rng, padding=padding, bias=not batch_norm)
+        self.norm = BatchNorm2d(channels[1]) if batch_norm else None
+
+    def forward(self, x):
+        x = self.conv(x)
+        return ops.relu(self.norm(x) if self.norm else x)
+
+
+class Features(Module):
+    """The part that both networks below share: images (B, C, H, W) to maps (B, 128, P, Q).
+
+    Two convolutions of 64 channels, an average pool, two of 128; all 3×3 without padding.
+    """
+
+    WIDTH = 128
+    LAYERS = ((3, 1), (3, 1), (2, 2), (3, 1), (3, 1))  # (kernel, stride)
+
+    def __init__(self, channels, rng, batch_norm):
+        widths = (channels, 64, 64, self.WIDTH, self.WIDTH)
+        self.convolutions = [
+            Convolution(widths[k : k + 2], 3, rng, batch_norm=batch_norm) for k in range(4)
+        ]
+
+    def forward(self, x):
+        grid(x.shape[-2:], self.LAYERS)  # refuses images that are too small
+        for k, convolution in enumerate(self.convolutions):
+            x = convolution(ops.avg_pool2d(x) if k == 2 else x)
+        return x
+
+
+class CapsuleCNN(Module):
+    """Convolutions, then one capsule for each class, which collects all positions.
+
+    The channels at a position are a child, and a parent has one matrix for all of them, so images
+    may have any size from 14×14, after training too. Jianlin Su 2018 (kexue.fm/archives/4819).
+    Images (B, C, H, W) give Routed; the lengths `activations` (B, classes) are the answer.
+    routing and its options: see `minicaps.nn.Routing`; the update is "spherical" by default.
+    """
+
+    loss, logits = "margin", False
+
+    def __init__(
+        self,
+        input_shape,
+        classes,
+        *,
+        routing="agreement",
+        iterations=None,
+        update=None,
+        gradient=None,
+        inverse_temperature=None,
+        squash="half",
+        batch_norm=False,
+        seed=0,
+    ):
+        rng = np.random.default_rng(seed)
+        p, q = grid(input_shape[1:], Features.LAYERS)
+        self.features = Features(input_shape[0], rng, batch_norm)
+        if update is None and iterations != 1 and routing in ("agreement", "leaky"):
+            update = "spherical"
+        self.classes = SharedCaps(
+            (classes, Features.WIDTH, 16),
+            rng,
+            children=p * q,
+            length=math.sqrt(Features.WIDTH),  # values of size one
+            routing=routing,
+            iterations=iterations,
+            update=update,
+            gradient=gradient,
+            inverse_temperature=inverse_temperature,
+            squash=squash,
+        )
+
+    def forward(self, images):
+        return self.classes(group_channels(self.features(images), Features.WIDTH))
+
+
+class PoolingCNN(Module):
+    """The same convolutions, then the mean over all positions and two linear layers.
+
+    The counterpart of `CapsuleCNN`, for the same images. `activations` (B, classes) are
+    probabilities of each class on its own (sigmoids); there are no poses and no couplings.
+    """
+
+    loss, logits = "margin", False
+
+    def __init__(self, input_shape, classes, *, batch_norm=False, seed=0):
+        rng = np.random.default_rng(seed)
+        grid(input_shape[1:], Features.LAYERS)
+        self.features = Features(input_shape[0], rng, batch_norm)
+        self.hidden = Linear(Features.WIDTH, 128, rng)
+        self.classes = Linear(128, classes, rng, before="none")
+
+    def forward(self, images):
+        x = ops.global_avg_pool(self.features(images))
+        x = ops.relu(self.hidden(x))
+        return Routed(None, ops.sigmoid(self.classes(x)), None)
+
+
+class BaselineCNN(Module):
+    """The baseline of Sabour et al. 2017: three convolutions 5×5, three linear layers, dropout.
+
+    `activations` (B, classes) are logits, to be trained with the cross-entropy.
+    dropout: the share of the last hidden layer that is dropped in training.
+    """
+
+    loss, logits = "cross-entropy", True
+
+    def __init__(self, input_shape, classes, *, dropout=0.5, batch_norm=False, seed=0):
+        rng, self.input_shape = np.random.default_rng(seed), tuple(input_shape)
+        channels, *image = input_shape
+        widths = (channels, 256, 256, 128)
+        self.convolutions = [
+            Convolution(widths[k : k + 2], 5, rng, padding=2, batch_norm=batch_norm)
+            for k in range(3)
+        ]
+        self.hidden = [Linear(math.prod(image) * 128, 328, rng), Linear(328, 192, rng)]
+        self.dropout = Dropout(dropout)
+        self.classes = Linear(192, classes, rng, before="none")
+
+    def forward(self, images):
+        check_images(images, self.input_shape)
+        x = images
+        for convolution in self.convolutions:
+            x = convolution(x)
+        # As the convolution left them in memory, channels last, so that nothing is copied.
+        x = x.transpose(0, 2, 3, 1).reshape(len(x), math.prod(x.shape[1:]))
+        for layer in self.hidden:
+            x = ops.relu(layer(x))
+        return Routed(None, self.classes(self.dropout(x)), None)

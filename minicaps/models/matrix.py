@@ -1,0 +1,64 @@
+"""Matrix capsules with EM routing."""
+
+import numpy as np
+
+from minicaps import ops
+from minicaps.models.sizes import grid, sizes_of
+from minicaps.nn import BatchNorm2d, Conv2d, Module
+from minicaps.nn.matrix import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
+
+# Channels of the convolution; types of primary, first and second convolutional capsules.
+MATRIX_PRESETS = {"paper": (32, 32, 32, 32), "small": (64, 8, 16, 16)}
+# (kernel, stride); the 5×5 convolution with its padding of 2 reduces the grid as 1×1 would.
+LAYERS = ((1, 2), (3, 2), (3, 1))
+
+
+class MatrixCapsNet(Module):
+    """A convolution, then primary, twice convolutional, and class capsules with 4×4 poses.
+
+    Hinton, Sabour and Frosst 2018. Images (B, C, H, W) from 13×13, of any size after training
+    too, give Routed: poses (B, classes, 16), activations (B, classes), couplings.
+    iterations, gradient, inverse_temperature, step: see `minicaps.routing.em`.
+    """
+
+    loss, logits = "spread", False
+
+    def __init__(
+        self,
+        input_shape,
+        classes,
+        *,
+        preset="paper",
+        iterations=3,
+        gradient="unrolled",
+        inverse_temperature=None,
+        step="complete",
+        batch_norm=False,
+        seed=0,
+    ):
+        a, b, c, d = sizes_of(MATRIX_PRESETS, preset)
+        grid(input_shape[1:], LAYERS)
+        rng = np.random.default_rng(seed)
+        options = {
+            "iterations": iterations,
+            "gradient": gradient,
+            "inverse_temperature": inverse_temperature,
+            "step": step,
+            "floor": 0.01,  # a lower one makes the first E steps sharper, and learning slower
+        }
+        self.convolution = Conv2d((input_shape[0], a), 5, rng, stride=2, padding=2)
+        self.norm = BatchNorm2d(a) if batch_norm else None
+        self.primary = MatrixPrimaryCaps(a, b, rng)
+        self.capsules = [
+            MatrixConvCaps(b, c, 3, rng, stride=2, **options),
+            MatrixConvCaps(c, d, 3, rng, **options),
+        ]
+        self.classes = MatrixClassCaps(d, classes, rng, **options)
+
+    def forward(self, images):
+        grid(images.shape[2:], LAYERS)  # refuses images that are too small
+        x = self.convolution(images)
+        grid_of_capsules = self.primary(ops.relu(self.norm(x) if self.norm else x))
+        for layer in self.capsules:
+            grid_of_capsules = layer(*grid_of_capsules)[:2]
+        return self.classes(*grid_of_capsules)

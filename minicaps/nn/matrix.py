@@ -1,0 +1,155 @@
+"""Matrix capsules: a 4×4 pose and an activation beside it (Hinton, Sabour and Frosst 2018).
+
+Letters: B batch, H×W grid of children with T types each, K×K window, P×Q windows, J parent types.
+A grid of capsules is a pair: poses (B, H, W, T, 4, 4) and activations (B, H, W, T).
+"""
+
+import functools
+
+import numpy as np
+
+from minicaps import ops
+from minicaps.backend import array_module
+from minicaps.graph import joint
+from minicaps.nn import init
+from minicaps.nn.layers import Conv2d, parameter
+from minicaps.nn.module import Module
+from minicaps.routing import Routed, route_in_blocks
+from minicaps.routing.coupling import Windows
+from minicaps.routing.em import em
+from minicaps.tensor import Tensor, op
+
+SIDE = 4  # of a pose
+
+
+@op
+def matrix_votes(poses, weight):
+    """V_ij = P_i W_ij: poses (B, I, 4, 4), weight (I, J, 4, 4) give votes (B, I, J, 16).
+
+    In memory the children come last, as EM routing reads them.
+    """
+    xp = array_module(poses)
+    b, i, n, _ = poses.shape
+    j = weight.shape[1]
+    P = poses.transpose(1, 0, 2, 3).reshape(i, b * n, n)
+    W = weight.transpose(0, 2, 1, 3).reshape(i, n, j * n)
+
+    def by_child():
+        """Room for P W, (I, B·4, J·4), and the same room as (B, J, 4, 4, I).
+
+        One row of padding: else the same number of all children would lie a power of two apart,
+        compete for the same lines of the cache, and moving them would take five times as long.
+        """
+        room = xp.empty((i, b * n + 1, j * n), poses.dtype)[:, :-1]
+        steps = room.strides
+        apart = (n * steps[1], n * steps[2], steps[1], steps[2], steps[0])
+        return room, xp.lib.stride_tricks.as_strided(room, (b, j, n, n, i), apart)
+
+    room, by_parent = by_child()
+    xp.matmul(P, W, out=room)
+    votes = xp.ascontiguousarray(by_parent).reshape(b, j, n * n, i)
+
+    def sweep(g, wanted):
+        room, by_parent = by_child()
+        xp.positive(g.transpose(0, 2, 3, 1).reshape(by_parent.shape), out=by_parent)
+        grad_poses = (room @ W.transpose(0, 2, 1)).reshape(i, b, n, n).transpose(1, 0, 2, 3)
+        grad_weight = (P.transpose(0, 2, 1) @ room).reshape(i, n, j, n).transpose(0, 2, 1, 3)
+        return grad_poses, grad_weight
+
+    return votes.transpose(0, 3, 1, 2), joint(sweep)
+
+
+class MatrixPrimaryCaps(Module):
+    """Poses and activations of the first capsules, from the features at each position.
+
+    (B, C, H, W) -> poses (B, H, W, T, 4, 4) and activations (B, H, W, T), by a 1×1 convolution;
+    activations through a sigmoid.
+    """
+
+    def __init__(self, channels, types, rng):
+        self.conv = Conv2d((channels, types * (SIDE**2 + 1)), 1, rng, before="none")
+        self.types = types
+
+    def forward(self, x):
+        maps = self.conv(x).transpose(0, 2, 3, 1)  # (B, H, W, T·16 + T)
+        b, h, w, _ = maps.shape
+        ends = self.types * SIDE**2
+        poses = maps[..., :ends].reshape(b, h, w, self.types, SIDE, SIDE)
+        return poses, ops.sigmoid(maps[..., ends:])
+
+
+class MatrixCaps(Module):
+    """Shared part of the layers below: transformation matrices, β_u and β_a, and EM routing."""
+
+    def __init__(self, children, parents, rng, **routing):
+        self.weight = parameter(init.pose_identity(rng, (children, parents, SIDE, SIDE)))
+        self.beta_u = parameter(np.zeros(parents, np.float32))
+        self.beta_a = parameter(np.zeros(parents, np.float32))
+        self.route = functools.partial(em, **routing)
+        nothing, one = Tensor(np.zeros((0, 1, 1, 1))), Tensor(np.zeros(1))
+        self.route(nothing, nothing[:, :, 0, 0], one, one)  # refuses wrong options now
+
+    def routed(self, layer, poses, activations, votes):
+        votes *= 4  # EM works on several arrays of their size
+        parameters = [self.weight, self.beta_u, self.beta_a]
+        return route_in_blocks(layer, [poses, activations], parameters, votes, keep=True)
+
+
+class MatrixConvCaps(MatrixCaps):
+    """Convolutional capsules: parents of every K×K window, with the same matrices everywhere.
+
+    Grid of T types -> grid (B, P, Q, J, 4, 4) and (B, P, Q, J), couplings (B, P, Q, K·K·T, J).
+    A child divides itself among all parents of all windows that hold it. Options as in `em`.
+    """
+
+    def __init__(self, types, parents, kernel, rng, *, stride=1, **routing):
+        super().__init__(kernel * kernel * types, parents, rng, **routing)
+        self.kernel, self.stride = kernel, stride
+
+    def forward(self, poses, activations):
+        b, h, w, types = activations.shape
+        windows = Windows((h, w), self.kernel, self.stride, types)
+        (p, q), (children, parents) = windows.grid, self.weight.shape[:2]
+
+        def layer(poses, activations, weight, beta_u, beta_a):
+            votes = matrix_votes(windows.gather(poses), weight)
+            return self.route(votes, windows.gather(activations), beta_u, beta_a, windows=windows)
+
+        routed = self.routed(layer, poses, activations, p * q * children * parents * SIDE**2)
+        return Routed(
+            routed.poses.reshape(b, p, q, parents, SIDE, SIDE),
+            routed.activations.reshape(b, p, q, parents),
+            routed.couplings.reshape(b, p, q, children, parents),
+        )
+
+
+class MatrixClassCaps(MatrixCaps):
+    """One parent for each class sees all positions; a type has the same matrix everywhere.
+
+    Grid of T types -> poses (B, J, 16), activations (B, J), couplings (B, H·W·T, J). Since the
+    matrices do not know the position, the votes are told it ("coordinate addition"): row and
+    column, from 0 to 1, are added to the first two numbers of the last column of a vote.
+    """
+
+    def forward(self, poses, activations):
+        _, h, w, types = activations.shape
+        parents, children = self.weight.shape[1], h * w * types
+        coordinates = array_module(poses.data).asarray(_coordinates(h, w, types, poses.dtype))
+
+        def layer(poses, activations, weight, beta_u, beta_a):
+            everywhere = ops.expand(weight, shape=(h * w, *weight.shape))
+            everywhere = everywhere.reshape(children, parents, SIDE, SIDE)
+            poses = poses.reshape(poses.shape[0], children, SIDE, SIDE)
+            votes = matrix_votes(poses, everywhere) + coordinates
+            activations = activations.reshape(activations.shape[0], children)
+            return self.route(votes, activations, beta_u, beta_a)
+
+        return self.routed(layer, poses, activations, children * parents * SIDE**2)
+
+
+def _coordinates(h, w, types, dtype):
+    """What coordinate addition adds to votes (B, I, J, 16): (I, 1, 16)."""
+    added = np.zeros((h, w, types, 1, SIDE, SIDE), dtype)
+    added[..., 0, -1] = ((np.arange(h) + 0.5) / h)[:, None, None, None]
+    added[..., 1, -1] = ((np.arange(w) + 0.5) / w)[:, None, None]
+    return added.reshape(h * w * types, 1, SIDE**2)

@@ -1,11 +1,14 @@
 """The options of `python -m minicaps.train`: their defaults, their checks, their help."""
 
 import argparse
+import inspect
+import math
 from datetime import datetime
 
 from minicaps import data, models, optim
+from minicaps.losses import LOSSES
 from minicaps.ops.capsule import SQUASHES
-from minicaps.routing.agreement import GRADIENTS, UPDATES
+from minicaps.routing import GRADIENTS, ROUTINGS, UPDATES
 
 DEFAULTS = {
     "data": "strokes",
@@ -15,12 +18,18 @@ DEFAULTS = {
     "shift": None,
     "model": "capsnet",
     "preset": "small",
-    "iterations": 3,
-    "update": "accumulate",
-    "gradient": "unrolled",
-    "squash": "paper",
+    "routing": None,
+    "update": None,
+    "iterations": None,
+    "gradient": None,
+    "inverse_temperature": None,
+    "squash": None,
+    "dropout": None,
+    "batch_norm": None,
     "reconstruction": 0.0005,
+    "loss": None,
     "epochs": 6,
+    "patience": None,
     "batch_size": 64,
     "optimizer": "adam",
     "learning_rate": None,
@@ -29,50 +38,107 @@ DEFAULTS = {
     "weight_decay": 0.0,
     "clip": None,
     "seed": 0,
+    "start_from": None,
     "device": "auto",
     "precision": "float32",
     "out": None,
     "resume": None,
     "quiet": False,
 }
+PRESETS = ("paper", "small")
 DEFAULT_SHIFT = {"mnist": 2}  # pixels; other data sets 0
-DEFAULT_LEARNING_RATE = {"paper": 0.001, "small": 0.003}  # by preset
+DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; others 0.001
+
+# Options of the network -> the argument of its class that tells whether it has them
+OF_THE_MODEL = {"reconstruction": "decoder"} | {
+    name: name
+    for name in (
+        "preset",
+        "routing",
+        "update",
+        "iterations",
+        "gradient",
+        "inverse_temperature",
+        "squash",
+        "dropout",
+        "batch_norm",
+    )
+}
 
 
 def complete(given):
     """Add the defaults to the options that were given; refuse what does not go together."""
     options = {**DEFAULTS, **given}
-    if options["shift"] is None:
-        options["shift"] = DEFAULT_SHIFT.get(options["data"], 0)
-    if options["learning_rate"] is None:
-        options["learning_rate"] = DEFAULT_LEARNING_RATE.get(options["preset"], 0.001)
-    if "decay" in given and options["schedule"] != "exponential":
-        raise ValueError(f"--decay belongs to --schedule exponential, not {options['schedule']}")
-    if options["iterations"] == 1 and {"update", "gradient"} & given.keys():
-        raise ValueError(
-            "with --iterations 1 nothing is updated: leave --update and --gradient out"
-        )
-    if options["data"] == "strokes" and options["data_dir"]:
-        raise ValueError("strokes are drawn, not read: leave --data-dir out")
-    if options["out"] is None:
-        moment = datetime.now().strftime("%Y%m%d-%H%M%S")
-        options["out"] = f"runs/{options['data']}-{options['preset']}-{moment}"
+    name, network = options["model"], models.MODELS[options["model"]]
+    options |= _options_of_the_model(name, network, given)
+    defaults = {
+        "shift": DEFAULT_SHIFT.get(options["data"], 0),
+        "learning_rate": DEFAULT_LEARNING_RATE.get((name, options["preset"]), 0.001),
+        "loss": network.loss,
+        "out": _new_folder(options),
+    }
+    options |= {key: value for key, value in defaults.items() if options[key] is None}
+    schedule, loss = options["schedule"], options["loss"]
+    for wrong, sentence in (
+        (
+            "decay" in given and schedule != "exponential",
+            f"--decay belongs to --schedule exponential, not {schedule}",
+        ),
+        (
+            network.logits and loss != "cross-entropy",
+            f"the scores of {name} are logits, for --loss cross-entropy, not {loss}",
+        ),
+        (
+            options["data"] == "strokes" and options["data_dir"],
+            "strokes are drawn, not read: leave --data-dir out",
+        ),
+    ):
+        if wrong:
+            raise ValueError(sentence)
     return options
 
 
-def _number(kind, low, high=None, *, open_low=False):
-    """Return an argparse type: a number of `kind` from `low` (or above it) to `high`."""
+def _options_of_the_model(name, network, given):
+    """The options in OF_THE_MODEL: as given, or by default; None for those it does not have."""
+    arguments, chosen = inspect.signature(network).parameters, dict.fromkeys(OF_THE_MODEL)
+    for option, argument in OF_THE_MODEL.items():
+        if argument in arguments:
+            own = arguments[argument].default
+            default = own if DEFAULTS[option] is None else DEFAULTS[option]
+            chosen[option] = given.get(option, default)
+        elif option in given:
+            flag = _flag(option)
+            raise ValueError(f"{name} has no {flag}: leave it out, or choose another --model")
+    return chosen
+
+
+def _new_folder(options):
+    moment = datetime.now().strftime("%Y%m%d-%H%M%S")
+    names = [options[key] for key in ("data", "model", "preset") if options[key]]
+    return f"runs/{'-'.join([*names, moment])}"
+
+
+def _flag(name):
+    return "--" + name.replace("_", "-")
+
+
+def _number(kind, low, high=math.inf, ends="[)"):
+    """Return an argparse type: a number of `kind` from `low` to `high`.
+
+    ends: as in mathematics, "[)" includes `low`, but not `high`.
+    """
     what = "a whole number" if kind is int else "a number"
-    span = f"above {low}" if open_low else f"of at least {low}"
-    span += "" if high is None else f" and at most {high}"
+    span = f"of at least {low}" if ends[0] == "[" else f"above {low}"
+    if high < math.inf:
+        span += f" and at most {high}" if ends[1] == "]" else f" and below {high}"
 
     def convert(text):
         try:
             value = kind(text)
         except ValueError:
-            value = None
-        inside = value is not None and (value > low if open_low else value >= low)
-        if not inside or value == float("inf") or (high is not None and value > high):
+            value = math.nan
+        excluded = (value == low and ends[0] == "(") or (value == high and ends[1] == ")")
+        if excluded or not low <= value <= high:
             raise argparse.ArgumentTypeError(f"must be {what} {span}, not {text!r}")
         return value
 
@@ -94,7 +160,7 @@ def _share_or_count(text):
 
 _COUNT = _number(int, 1)
 _WHOLE = _number(int, 0)
-_POSITIVE = _number(float, 0, open_low=True)
+_POSITIVE = _number(float, 0, ends="()")
 _NOT_NEGATIVE = _number(float, 0)
 
 
@@ -123,7 +189,7 @@ def _add(group, name, text, default=None, **keywords):
     if "choices" in keywords:
         keywords["metavar"] = name.upper()
         text = f"{', '.join(keywords['choices'])}: {text}"
-    group.add_argument("--" + name.replace("_", "-"), help=text, **keywords)
+    group.add_argument(_flag(name), help=text, **keywords)
 
 
 def _data_options(group):
@@ -137,25 +203,37 @@ def _data_options(group):
 
 
 def _model_options(group):
+    group.description = "Defaults are the model's; an option that it does not have is refused."
     _add(group, "model", "network", choices=list(models.MODELS))
-    _add(group, "preset", "its size", choices=list(models.CAPSNET_PRESETS))
-    _add(group, "iterations", "routing iterations", metavar="R", type=_COUNT)
+    _add(group, "preset", "its size", choices=PRESETS)
+    _add(group, "routing", "how children find parents", choices=[*ROUTINGS, "learned"])
     _add(group, "update", "how agreement changes the logits", choices=UPDATES)
-    _add(group, "gradient", "through all routing iterations, or not", choices=GRADIENTS)
+    _add(group, "iterations", "routing iterations", metavar="R", type=_COUNT)
+    _add(group, "gradient", "how it passes the iterations", choices=GRADIENTS)
+    text = "how sharply children choose between parents"
+    _add(group, "inverse_temperature", text, metavar="BETA", type=_POSITIVE)
     _add(group, "squash", "squash function", choices=[*SQUASHES, "none"])
+    text = "share of the values set to 0 in training"
+    _add(group, "dropout", text, metavar="SHARE", type=_number(float, 0, 1))
+    text = "normalise the channels after each convolution"
+    group.add_argument("--batch-norm", action="store_true", help=text)
     text = "weight of the reconstruction loss; 0 trains without a decoder"
     _add(group, "reconstruction", text, metavar="WEIGHT", type=_NOT_NEGATIVE)
 
 
 def _optimisation_options(group):
+    _add(group, "loss", "what is made smaller", "the model's", choices=LOSSES)
     _add(group, "epochs", "passes over the training pictures", metavar="N", type=_COUNT)
+    text = "stop when validation has not improved for N epochs"
+    _add(group, "patience", text, metavar="N", type=_COUNT)
     _add(group, "batch_size", "pictures in a step", metavar="N", type=_COUNT)
     _add(group, "optimizer", "update rule", choices=["adam", "sgd"])
-    rates = ", ".join(f"{rate:g} for {name}" for name, rate in DEFAULT_LEARNING_RATE.items())
+    rates = [f"{rate:g} for {' '.join(key)}" for key, rate in DEFAULT_LEARNING_RATE.items()]
+    rates = ", ".join([*rates, "else 0.001"])
     _add(group, "learning_rate", "step size at the start", rates, metavar="RATE", type=_POSITIVE)
     _add(group, "schedule", "how the step size changes", choices=list(optim.SCHEDULES))
-    text = "factor of the step size in each epoch of an exponential schedule"
-    _add(group, "decay", text, metavar="FACTOR", type=_number(float, 0, 1, open_low=True))
+    text = "exponential schedule: factor per epoch"
+    _add(group, "decay", text, metavar="FACTOR", type=_number(float, 0, 1, "(]"))
     _add(group, "weight_decay", "decoupled weight decay", metavar="RATE", type=_NOT_NEGATIVE)
     _add(group, "clip", "limit of the gradient norm", metavar="NORM", type=_POSITIVE)
 
@@ -163,9 +241,11 @@ def _optimisation_options(group):
 def _run_options(group):
     text = "of initial values, drawn data, order and shifts"
     _add(group, "seed", text, metavar="N", type=_WHOLE)
+    text = "begin with the best parameters of that run"
+    _add(group, "start_from", text, metavar="FOLDER")
     _add(group, "device", "where to compute", choices=["auto", "cpu", "gpu"])
     _add(group, "precision", "of all numbers", choices=["float32", "float64"])
-    _add(group, "out", "run folder", "runs/DATA-PRESET-TIME", metavar="FOLDER")
-    text = "go on with that run; only --epochs, --device, --data-dir, --quiet may go with it"
-    _add(group, "resume", text, metavar="FOLDER")
+    _add(group, "out", "run folder", "runs/DATA-MODEL-PRESET-TIME", metavar="FOLDER")
+    text = "go on with that run; only --epochs, --patience, --device, --data-dir, --quiet"
+    _add(group, "resume", f"{text} may go with it", metavar="FOLDER")
     group.add_argument("--quiet", action="store_true", help="print the result only")

@@ -5,6 +5,8 @@ import platform
 import shlex
 import sys
 import time
+import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +29,8 @@ from minicaps.training import (
     write_json,
 )
 
-CHANGEABLE = {"resume", "epochs", "device", "data_dir", "quiet"}  # together with --resume
+# Options that may go with --resume
+CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}
 
 
 def main(arguments=None):
@@ -46,7 +49,7 @@ def main(arguments=None):
                 raise
             name = Path(given["resume"], "last.npz")
             return _fail(f"{name} does not fit this minicaps: {error!r}")
-        with stop.listening():
+        with stop.listening(), _warned_once():
             _train(trainer, options, shlex.join(["python", "-m", "minicaps.train", *arguments]))
     except Interrupted:
         folder = shlex.quote(str(trainer.folder))
@@ -59,6 +62,21 @@ def main(arguments=None):
     except (data.DataError, DeviceError, checkpoint.CheckpointError, Diverged, OSError) as error:
         return _fail(error)
     return 0
+
+
+@contextmanager
+def _warned_once():
+    """Pass on a warning as a message, and only the first that a line of code has."""
+    told = set()
+
+    def show(message, category, filename, lineno, file=None, line=None):
+        if (filename, lineno) not in told:
+            told.add((filename, lineno))
+            tqdm.write(f"minicaps.train: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _fail(message, code=1):
@@ -107,6 +125,8 @@ def _prepare(options, saved):
     )
     stop = StopRequest()
     trainer = Trainer(options, dataset, device, out, Display(options["quiet"]), stop)
+    if saved is None and options["start_from"]:
+        trainer.start_from(Path(options["start_from"], "best.npz"))
     if saved is not None:
         trainer.load(*saved)
         if options["epochs"] < trainer.epoch:
@@ -135,10 +155,11 @@ def _train(trainer, options, command):
     if options["reconstruction"]:
         _draw_reconstructions(trainer, folder / "reconstructions.png")
     right, samples = summary["test_right"], summary["test_samples"]
+    early = f", stopped after epoch {summary['epochs']} as validation no longer improved"
     print(
         f"Test accuracy {summary['test_accuracy']:.2%} ({right:,} of {samples:,} pictures), by the"
         f" model of epoch {summary['best_epoch']}, after {summary['training_seconds']:.0f} s of"
-        f" training."
+        f" training{early if summary['stopped_early'] else ''}."
     )
     print(f"Results: {folder}/ ({', '.join(sorted(p.name for p in folder.iterdir()))})")
 
@@ -165,7 +186,7 @@ def stuck(loss, classes):
         lengths, label = np.full((1, classes), float(length)), np.zeros(1, np.int64)
         if np.isclose(loss, ops.margin_loss(Tensor(lengths), label).data, rtol=1e-3):
             return (
-                f"the margin loss is {loss:.4g}: all class capsules have length {length}. The"
+                f"the margin loss is {loss:.4g}: all classes have activation {length}. The"
                 f" network is {state}, no gradient comes through: try a smaller --learning-rate"
                 " or --weight-decay"
             )
@@ -190,8 +211,9 @@ class Display:
             f"Data: {o['data']}, {n:,} training, {len(trainer.validation or ()):,} validation,"
             f" {len(trainer.data.test):,} test pictures"
         )
+        about = [f"{key} {o[key]}" for key in ("preset", "routing", "loss") if o[key] is not None]
         size = model.number_of_parameters()
-        print(f"Model: {o['model']}, preset {o['preset']}, {size:,} parameters")
+        print(f"Model: {o['model']}, {', '.join(about)}, {size:,} parameters")
         self.bar = tqdm(
             total=o["epochs"] * n,
             initial=trainer.epoch * n + trainer.seen(),
@@ -214,13 +236,13 @@ class Display:
             seen = trainer.seen()
             self.bar.set_postfix(
                 epoch=trainer.epoch + 1,
-                loss=f"{float(trainer.margin_sum) / seen:.4f}",
+                loss=f"{float(trainer.loss_sum) / seen:.4f}",
                 accuracy=f"{int(trainer.right) / seen:.2%}",
             )
 
     def epoch(self, trainer, row):
-        loss = row.get("validation_loss", row["train_loss"])
-        if warning := stuck(loss, len(trainer.data.class_names)):
+        loss, classes = row.get("validation_loss", row["train_loss"]), len(trainer.data.class_names)
+        if trainer.options["loss"] == "margin" and (warning := stuck(loss, classes)):
             tqdm.write(f"minicaps.train: {warning}", file=sys.stderr)
         if self.quiet:
             return

@@ -5,6 +5,7 @@ depends on (seed, epoch, batch) alone, and everything else is in the checkpoint.
 """
 
 import csv
+import inspect
 import json
 import signal
 import time
@@ -16,6 +17,7 @@ import numpy as np
 from minicaps import checkpoint, models, ops, optim
 from minicaps.data.batches import batches, number_of_batches
 from minicaps.graph import no_grad
+from minicaps.losses import classification_loss, spread_margin
 from minicaps.tensor import Tensor
 
 EVALUATION_BATCH = 250
@@ -54,23 +56,24 @@ class StopRequest:
                 signal.signal(number, handler)
 
 
-def evaluate(model, split, device, dtype=np.float32, stop=False):
+def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False):
     """Return (mean loss, number of right answers) of `model` on all of `split`.
 
-    The loss is the margin loss; the sums stay on the device until the end.
+    loss: its name, one of `minicaps.losses.LOSSES`. The sums stay on the device until the end.
     """
     model.eval()
-    loss = right = 0
+    total = right = 0
     with no_grad():
         for images, labels in batches(split, EVALUATION_BATCH):
             if stop:
                 raise Interrupted
             images, labels = device.put(images.astype(dtype, copy=False)), device.put(labels)
-            lengths = model(Tensor(images)).activations
-            loss = loss + ops.margin_loss(lengths, labels).data * len(labels)
-            right = right + (lengths.argmax(axis=1) == labels).sum()
+            activations = model(Tensor(images)).activations
+            mean = classification_loss(loss, model, activations, labels)
+            total = total + mean.data * len(labels)
+            right = right + (activations.argmax(axis=1) == labels).sum()
     model.train()
-    return float(loss) / len(split), int(right)
+    return float(total) / len(split), int(right)
 
 
 class Trainer:
@@ -86,9 +89,10 @@ class Trainer:
         self.dtype = np.dtype(options["precision"])
         self.training, self.validation = data.train, None
         if options["validation"]:
-            self.training, self.validation = data.cut_validation(
-                options["validation"], options["seed"]
-            )
+            parts = data.cut_validation(options["validation"], options["seed"])
+            self.training, self.validation = parts
+        elif options["patience"]:
+            raise ValueError("--patience waits for validation to improve: it needs a --validation")
         self.model = build_model(options, data).astype(self.dtype).to(device)
         make = {"adam": optim.Adam, "sgd": optim.SGD}[options["optimizer"]]
         self.optimizer = make(
@@ -102,10 +106,10 @@ class Trainer:
         self.history, self.best, self.seconds = [], None, 0.0
         self._start_sums()
 
-    def _start_sums(self, margin=0.0, reconstruction=0.0, right=0):
+    def _start_sums(self, loss=0.0, reconstruction=0.0, right=0):
         """Sums over the epoch, and the first bad step: on the device, read only when shown."""
         xp = self.device.xp
-        self.margin_sum, self.reconstruction_sum = xp.asarray(margin), xp.asarray(reconstruction)
+        self.loss_sum, self.reconstruction_sum = xp.asarray(loss), xp.asarray(reconstruction)
         self.right, self.first_bad = xp.asarray(right), xp.asarray(-1)
 
     def run(self):
@@ -113,7 +117,7 @@ class Trainer:
         self.display.start(self)
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # check_finite says more than NumPy
-                while self.epoch < self.options["epochs"]:
+                while self.epoch < self.options["epochs"] and not self._lost_patience():
                     self._train_epoch()
                     self._finish_epoch()
                 return self._summary()
@@ -122,6 +126,11 @@ class Trainer:
             raise
         finally:
             self.display.close()
+
+    def _lost_patience(self):
+        """Tell whether validation has not improved for as many epochs as `patience` allows."""
+        patience = self.options["patience"]
+        return bool(patience and self.best) and self.epoch - self.best["epoch"] >= patience
 
     def _rest_of_epoch(self):
         """Return an iterator over the batches of this epoch that are not done yet."""
@@ -142,23 +151,32 @@ class Trainer:
         o, xp = self.options, self.device.xp
         images = self.device.put(images.astype(self.dtype, copy=False))
         labels = self.device.put(labels)
+        self.model.reseed(o["seed"], self.epoch, self.batch)
         routed = self.model(Tensor(images))
-        loss = margin = ops.margin_loss(routed.activations, labels)
+        loss, reported = self._losses(routed.activations, labels)
         if o["reconstruction"]:
             drawn = self.model.reconstruct(routed.poses, labels)
             error = ops.reconstruction_loss(drawn, images, weight=o["reconstruction"])
             self.reconstruction_sum = self.reconstruction_sum + error.data * len(labels)
-            loss = margin + error
+            loss = loss + error
         self.model.zero_grad()
         loss.backward()
         if o["clip"]:
             optim.clip_gradient_norm(self.model.parameters(), o["clip"])
         self.optimizer.learning_rate = self.learning_rate(self.batch)
         self.optimizer.step()
-        self.margin_sum = self.margin_sum + margin.data * len(labels)
+        self.loss_sum = self.loss_sum + reported.data * len(labels)
         self.right = self.right + (routed.activations.argmax(axis=1) == labels).sum()
         bad = (self.first_bad < 0) & ~xp.isfinite(loss.data)
         self.first_bad = xp.where(bad, self.optimizer.steps, self.first_bad)
+
+    def _losses(self, activations, labels):
+        """The loss to make smaller, and the one to report: spread loss at its last margin."""
+        name, margin = self.options["loss"], spread_margin(self.epoch + self.batch / self.batches)
+        loss = classification_loss(name, self.model, activations, labels, margin)
+        if name != "spread":
+            return loss, loss
+        return loss, classification_loss(name, self.model, activations.detach(), labels)
 
     def learning_rate(self, batch):
         """The learning rate of the step with this batch of the epoch."""
@@ -187,13 +205,13 @@ class Trainer:
         self.check_finite()
         row = {
             "epoch": self.epoch + 1,
-            "train_loss": float(self.margin_sum) / len(self.training),
+            "train_loss": float(self.loss_sum) / len(self.training),
             "train_accuracy": int(self.right) / len(self.training),
         }
         if self.options["reconstruction"]:
             row["reconstruction_loss"] = float(self.reconstruction_sum) / len(self.training)
         if self.validation:
-            loss, right = evaluate(self.model, self.validation, self.device, self.dtype, self.stop)
+            loss, right = self._evaluate(self.model, self.validation)
             if not np.isfinite(loss):
                 self._diverged("validation loss", self.optimizer.steps)
             row |= {
@@ -217,13 +235,17 @@ class Trainer:
         _write_csv(self.folder / "metrics.csv", self.history)
         self.display.epoch(self, row)
 
+    def _evaluate(self, model, split):
+        keywords = {"dtype": self.dtype, "stop": self.stop}
+        return evaluate(model, split, self.device, self.options["loss"], **keywords)
+
     def save(self, name):
         """Write a checkpoint of everything that going on needs."""
         self.check_finite()
         progress = {
             "epoch": self.epoch,
             "batch": self.batch,
-            "sums": [float(self.margin_sum), float(self.reconstruction_sum), int(self.right)],
+            "sums": [float(self.loss_sum), float(self.reconstruction_sum), int(self.right)],
             "history": self.history,
             "best": self.best,
             "seconds": self.seconds,
@@ -241,6 +263,14 @@ class Trainer:
             self._diverged("model", self.optimizer.steps)  # by a step that had a finite loss
         checkpoint.save(self.folder / name, arrays, meta)
 
+    def start_from(self, path):
+        """Take the parameters of a checkpoint; ValueError if they do not fit the model."""
+        arrays, _ = checkpoint.load(path)
+        try:
+            self.model.load_state_dict(checkpoint.unpack(arrays, "model"))
+        except ValueError as error:
+            raise ValueError(f"{path} does not fit this network: {error}") from error
+
     def load(self, arrays, meta):
         """Go on from a checkpoint of this run; ValueError if it does not fit the data."""
         for key in ("input_shape", "classes"):
@@ -256,7 +286,7 @@ class Trainer:
     def _summary(self):
         """Measure the best model on the test data, once."""
         best = load_model(self.folder / "best.npz", self.device)
-        loss, right = evaluate(best, self.data.test, self.device, self.dtype, self.stop)
+        loss, right = self._evaluate(best, self.data.test)
         summary = {
             "test_accuracy": right / len(self.data.test),
             "test_right": right,
@@ -264,6 +294,7 @@ class Trainer:
             "test_loss": loss,
             "best_epoch": self.best["epoch"],
             "epochs": self.epoch,
+            "stopped_early": self.epoch < self.options["epochs"],
             "parameters": self.model.number_of_parameters(),
             "training_seconds": round(self.seconds, 3),
         }
@@ -276,18 +307,11 @@ class Trainer:
 
 def build_model(options, data):
     """Make the model that `options` describe for the pictures and classes of `data`."""
-    return models.build(
-        options["model"],
-        data.train.images.shape[1:],
-        len(data.class_names),
-        preset=options["preset"],
-        decoder=bool(options["reconstruction"]),
-        iterations=options["iterations"],
-        update=options["update"],
-        gradient=options["gradient"],
-        squash=options["squash"],
-        seed=options["seed"],
-    )
+    available = options | {"decoder": bool(options["reconstruction"])}
+    wanted = inspect.signature(models.MODELS[options["model"]]).parameters
+    chosen = {name: available[name] for name in wanted if available.get(name) is not None}
+    shape, classes = data.train.images.shape[1:], len(data.class_names)
+    return models.build(options["model"], shape, classes, **chosen)
 
 
 def load_model(path, device):

@@ -62,7 +62,8 @@ def test_what_a_run_says_and_writes(whole):
     lines = said.splitlines()
     assert lines[0] == "Device: CPU (NumPy) (chosen)"
     assert lines[1] == "Data: strokes, 54 training, 6 validation, 2,000 test pictures"
-    assert re.fullmatch(r"Model: capsnet, preset small, [\d,]+ parameters", lines[2])
+    model = r"Model: capsnet, preset small, routing agreement, loss margin, [\d,]+ parameters"
+    assert re.fullmatch(model, lines[2])
     epoch = r"epoch {}/2  train loss 0\.\d{{4}} accuracy \d+\.\d\d%  validation loss .* images/s"
     assert re.fullmatch(epoch.format(1), lines[3])
     assert re.fullmatch(epoch.format(2), lines[4])
@@ -81,6 +82,7 @@ def test_the_summary_is_consistent(whole):
     assert found["test_samples"] == 2000
     assert found["test_accuracy"] == found["test_right"] / 2000
     assert found["epochs"] == 2
+    assert found["stopped_early"] is False
     assert found["best_epoch"] in (1, 2)
     rows = history(folder)
     assert found["validation_accuracy"] == rows[found["best_epoch"] - 1]["validation_accuracy"]
@@ -101,7 +103,10 @@ def test_the_test_figures_are_those_of_the_best_model(whole, monkeypatch):
     found = summary(folder)
     model = training.load_model(folder / "best.npz", CPU)
     test = data.load("strokes", limit=1).test
-    assert training.evaluate(model, test, CPU) == (found["test_loss"], found["test_right"])
+    assert training.evaluate(model, test, CPU, "margin") == (
+        found["test_loss"],
+        found["test_right"],
+    )
 
 
 def test_metrics_has_a_row_for_each_epoch(whole):
@@ -143,7 +148,7 @@ def test_the_pictures_show_something(whole):
 def test_the_folder_has_a_name_of_its_own_without_out():
     assert train.main(TINY) == 0
     (folder,) = Path("runs").iterdir()
-    assert re.fullmatch(r"strokes-small-\d{8}-\d{6}", folder.name)
+    assert re.fullmatch(r"strokes-capsnet-small-\d{8}-\d{6}", folder.name)
     assert (folder / "summary.json").is_file()
 
 
@@ -207,7 +212,7 @@ def test_evaluation_counts_samples_not_batches(monkeypatch):
     split = data.Split(lengths[:, None, None], labels)
     monkeypatch.setattr(training, "EVALUATION_BATCH", 4)
     model = Reads()
-    loss, right = training.evaluate(model, split, CPU)
+    loss, right = training.evaluate(model, split, CPU, "margin")
     assert right == 9
     assert loss == pytest.approx((0.7**2 + 0.5 * 0.8**2) / 10)
     assert model.trains
@@ -225,11 +230,11 @@ def test_validation_chooses_the_model_that_is_tested(monkeypatch, measured, best
     script, tested = iter(measured), []
     evaluate = training.evaluate
 
-    def scripted(model, split, *rest):
+    def scripted(model, split, *rest, **keywords):
         if len(split) == 4:
             return next(script)
         tested.append((model.state_dict(), len(split)))
-        return evaluate(model, split, *rest)
+        return evaluate(model, split, *rest, **keywords)
 
     with monkeypatch.context() as patch:
         patch.setattr(training, "evaluate", scripted)
@@ -260,7 +265,8 @@ def test_float64_is_kept():
         training.load_model("float64/best.npz", CPU),
         data.load("strokes", limit=1).test,
         CPU,
-        np.float64,
+        "margin",
+        dtype=np.float64,
     )
     assert loss == summary("float64")["test_loss"]
 

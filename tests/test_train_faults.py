@@ -33,6 +33,7 @@ from tiny_runs import (
 
 from minicaps import checkpoint, data, train, training
 from minicaps.backend import choose_device
+from minicaps.losses import LOSSES
 from minicaps.training import Trainer
 
 CPU = choose_device("cpu")
@@ -102,8 +103,15 @@ def test_a_dead_network_is_told(capsys, options):
     """A weight decay of 1/learning rate takes all of each parameter in each step."""
     run("--learning-rate", "0.001", "--weight-decay", "1000", "--schedule", "constant", *options)
     said = capsys.readouterr().err
-    assert "the margin loss is 0.81: all class capsules have length 0" in said
+    assert "the margin loss is 0.81: all classes have activation 0" in said
     assert "The network is dead" in said
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_only_a_margin_loss_tells_a_dead_network(monkeypatch, capsys, loss):
+    monkeypatch.setattr(training, "evaluate", lambda *_, **__: (0.81, 3))
+    run("--loss", loss)
+    assert ("network is dead" in capsys.readouterr().err) == (loss == "margin")
 
 
 def test_a_saturated_network_is_told(monkeypatch, capsys):
@@ -117,7 +125,7 @@ def test_a_saturated_network_is_told(monkeypatch, capsys):
     monkeypatch.setattr(training, "build_model", saturated)
     run("--learning-rate", "1e-30")
     said = capsys.readouterr().err
-    assert "the margin loss is 3.645: all class capsules have length 1" in said
+    assert "the margin loss is 3.645: all classes have activation 1" in said
     assert "The network is saturated" in said
 
 
@@ -128,6 +136,14 @@ def test_only_dead_and_saturated_networks_are_stuck(classes):
     assert "saturated" in train.stuck(saturated, classes)
     for loss in (0.0, 0.1, 0.6, 0.8, 0.99 * saturated, 1.01 * saturated, 100.0):
         assert train.stuck(loss, classes) is None
+
+
+def test_routing_that_does_not_converge_is_told_once(capsys):
+    """Each step of the run has a warning of its own, with another figure."""
+    run("--update", "recompute", "--gradient", "implicit", "--iterations", "2", "--epochs", "2")
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == len(set(said)) == 2  # the solution, and its gradient
+    assert all(line.startswith("minicaps.train: ") and "fixed point" in line for line in said)
 
 
 # ---- other programs, files and folders
@@ -202,9 +218,9 @@ def test_a_folder_that_is_deleted_while_training(monkeypatch, capsys):
     Path("runs").mkdir()
     evaluate = training.evaluate
 
-    def deleting(*args):
+    def deleting(*args, **keywords):
         shutil.rmtree("runs")
-        return evaluate(*args)
+        return evaluate(*args, **keywords)
 
     monkeypatch.setattr(training, "evaluate", deleting)
     said = refused(capsys, *TINY, "--out", "runs/a", code=1)

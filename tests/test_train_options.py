@@ -1,7 +1,7 @@
 """The options of `python -m minicaps.train`: each is explained, checked and obeyed."""
 
 import argparse
-import copy
+import inspect
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from tiny_runs import (
 )
 
 from minicaps import data, models, train
-from minicaps.options import DEFAULTS, complete, make_parser
+from minicaps.options import DEFAULTS, OF_THE_MODEL, complete, make_parser
 from minicaps.training import Trainer
 
 ACTIONS = [a for a in make_parser()._actions if not isinstance(a, argparse._HelpAction)]
@@ -51,7 +51,7 @@ def test_help_shows_the_defaults_and_the_choices():
     assert {a.dest for a in ACTIONS} == DEFAULTS.keys()
     for action in ACTIONS:
         default = DEFAULTS[action.dest]
-        if default is not None and action.dest != "quiet":
+        if default is not None and action.nargs != 0:
             assert action.help.endswith(f"(default: {default})")
         for choice in action.choices or ():
             assert choice in action.help
@@ -60,7 +60,7 @@ def test_help_shows_the_defaults_and_the_choices():
 def test_defaults_pass_the_checks_of_the_options():
     for action in ACTIONS:
         default = DEFAULTS[action.dest]
-        if default is not None and action.dest != "quiet":
+        if default is not None and action.nargs != 0:
             given = make_parser().parse_args([flag(action.dest), str(default)])
             assert getattr(given, action.dest) == default
 
@@ -74,7 +74,10 @@ NONSENSE = {
     "validation": ("1.0", "1e3", "inf", "-1", "-0.1", *NO_NUMBERS),
     "shift": NO_COUNTS,
     "iterations": ("0", *NO_COUNTS),
+    "inverse_temperature": ("0", "-1", "inf", "1e999", *NO_NUMBERS),
+    "dropout": ("1", "-0.1", "inf", *NO_NUMBERS),
     "reconstruction": ("-1", "inf", "1e999", *NO_NUMBERS),
+    "patience": ("0", *NO_COUNTS),
     "epochs": ("0", *NO_COUNTS),
     "batch_size": ("0", *NO_COUNTS),
     "learning_rate": ("0", "-1", "inf", "1e999", "1e-999", *NO_NUMBERS),
@@ -83,7 +86,8 @@ NONSENSE = {
     "clip": ("0", "-1", "inf", *NO_NUMBERS),
     "seed": NO_COUNTS,
 }
-FOLDERS = {"data_dir", "out", "resume"}  # any text may name one; quiet takes no value
+FOLDERS = {"data_dir", "out", "resume", "start_from"}  # any text may name one
+SWITCHES = {a.dest for a in ACTIONS if a.nargs == 0}  # take no value
 NONSENSE |= {a.dest: ("paperr", "0", "") for a in ACTIONS if a.choices}
 
 
@@ -121,15 +125,19 @@ def test_senseless_values_are_refused_before_any_work(no_work, capsys, name):
 
 
 def test_every_option_is_in_the_table_of_nonsense():
-    assert NONSENSE.keys() | FOLDERS | {"quiet"} == DEFAULTS.keys()
+    assert NONSENSE.keys() | FOLDERS | SWITCHES == DEFAULTS.keys()
+    assert {"quiet", "batch_norm"} == SWITCHES
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--decay", "0.5", "--schedule", "cosine"], "--decay belongs to --schedule exponential"),
-        (["--iterations", "1", "--update", "recompute"], "with --iterations 1 nothing is updated"),
-        (["--iterations", "1", "--gradient", "stop"], "with --iterations 1 nothing is updated"),
+        (
+            ["--model", "baseline-cnn", "--loss", "margin"],
+            "the scores of baseline-cnn are logits, for --loss cross-entropy, not margin",
+        ),
+        (["--model", "baseline-cnn", "--loss", "spread"], "cross-entropy, not spread"),
         (["--data-dir", "."], "strokes are drawn, not read: leave --data-dir out"),
         (["--batchsize", "3"], "unrecognized arguments: --batchsize 3"),
         (["runs"], "unrecognized arguments: runs"),
@@ -140,11 +148,30 @@ def test_what_does_not_go_together_is_refused_before_any_work(no_work, capsys, a
     assert said in refusal(capsys, *arguments)
 
 
+def given(name):
+    """The option with a value that is allowed."""
+    value = DEFAULTS[name]
+    value = {"dropout": 0.1, "out": "x"}.get(name, value)
+    value = CHANGES_WHAT_IS_LEARNED.get(name, value)
+    return [flag(name)] if name in SWITCHES else [flag(name), str(value)]
+
+
+@pytest.mark.parametrize("model", models.MODELS)
+def test_a_model_takes_the_options_that_its_class_has(no_work, capsys, model):
+    arguments = inspect.signature(models.MODELS[model]).parameters
+    for name, argument in OF_THE_MODEL.items():
+        if argument in arguments:
+            parsed = vars(make_parser().parse_args(["--model", model, *given(name)]))
+            assert complete(parsed)[name] == parsed[name]
+        else:
+            said = refusal(capsys, "--model", model, *given(name))
+            assert said == f"{model} has no {flag(name)}: leave it out, or choose another --model"
+            assert complete({"model": model})[name] is None
+
+
 @pytest.mark.parametrize("name", sorted(DEFAULTS.keys() - train.CHANGEABLE))
 def test_a_resumed_run_keeps_its_options(no_work, capsys, name):
-    value = DEFAULTS[name]
-    value = {"limit": 5, "shift": 2, "clip": 1, "out": "x", "learning_rate": 1}.get(name, value)
-    said = refusal(capsys, "--resume", "x", flag(name), str(value))
+    said = refusal(capsys, "--resume", "x", *given(name))
     assert said == f"{flag(name)} cannot change when a run is resumed: start a new run"
 
 
@@ -154,6 +181,19 @@ def test_a_resumed_run_keeps_its_options(no_work, capsys, name):
         (["--shift", "28"], "shift must be 0 to 27 pixels for these images, got 28"),
         (["--validation", "40"], "would take 40 of 40 training samples"),
         (["--validation", "0.01"], "would take 0 of 40 training samples"),
+        (["--validation", "0", "--patience", "2"], "--patience waits for validation to improve"),
+        (["--routing", "distance", "--update", "recompute"], "update: no option of distance"),
+        (
+            ["--iterations", "1", "--update", "recompute"],
+            "update 'recompute' has no effect in 1 it",
+        ),
+        (
+            ["--iterations", "1", "--gradient", "stop"],
+            "gradient 'stop' has no effect in 1 iteration",
+        ),
+        (["--routing", "learned", "--iterations", "2"], "iterations: no option of learned"),
+        (["--gradient", "implicit"], "implicit"),  # accumulate has no fixed point
+        (["--model", "matrix-capsnet", "--gradient", "implicit"], "implicit"),
         (["--limit", "1"], "would take 0 of 1 training samples"),
         (["--limit", "10001"], "limit 10001 is more than the 10000 training samples of strokes"),
     ],
@@ -186,12 +226,16 @@ CHANGES_WHAT_IS_LEARNED = {
     "limit": "39",
     "validation": "5",
     "shift": "1",
-    "preset": "other",
-    "iterations": "2",
+    "preset": "paper",
+    "routing": "learned",
     "update": "recompute",
+    "iterations": "2",
     "gradient": "stop",
+    "inverse_temperature": "2.0",
     "squash": "tanh",
+    "batch_norm": "True",
     "reconstruction": "0.5",
+    "loss": "spread",
     "epochs": "2",
     "batch_size": "9",
     "optimizer": "sgd",
@@ -208,17 +252,28 @@ CHANGES_WHAT_IS_LEARNED = {
 @pytest.mark.parametrize("name", CHANGES_WHAT_IS_LEARNED)
 def test_the_option_changes_what_is_learned(monkeypatch, name):
     small = models.CAPSNET_PRESETS["small"]
-    monkeypatch.setitem(models.CAPSNET_PRESETS, "other", small | {"capsule_size": 5})
-    value = CHANGES_WHAT_IS_LEARNED[name]
-    folder = run(flag(name), value, out="changed")
-    assert str(saved(folder)[1]["options"][name]) == value
-    assert not same(parameters(folder), parameters(run()))
+    monkeypatch.setitem(models.CAPSNET_PRESETS, "paper", small | {"capsule_size": 5})
+    model = ["--model", "pooling-cnn" if name == "batch_norm" else "capsnet"]
+    folder = run(*model, *given(name), out="changed")
+    assert str(saved(folder)[1]["options"][name]) == CHANGES_WHAT_IS_LEARNED[name]
+    assert not same(parameters(folder), parameters(run(*model)))
 
 
-@pytest.mark.parametrize("name", ["update", "squash", "gradient", "optimizer", "schedule"])
-def test_every_choice_learns_something_else(name):
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("routing", ()),
+        ("update", ()),
+        ("squash", ()),
+        ("gradient", ("--update", "recompute")),
+        ("loss", ()),
+        ("optimizer", ()),
+        ("schedule", ()),
+    ],
+)
+def test_every_choice_learns_something_else(name, others):
     (action,) = (a for a in ACTIONS if a.dest == name)
-    folders = [run(flag(name), choice, out=choice) for choice in action.choices]
+    folders = [run(flag(name), choice, *others, out=choice) for choice in action.choices]
     for k, folder in enumerate(folders):
         for other in folders[:k]:
             assert not same(parameters(folder), parameters(other)), (folder, other)
@@ -280,18 +335,6 @@ def test_the_seed_is_that_of_data_order_validation_and_initial_values(monkeypatc
     assert set(ink[0]) == set(ink[1]) != set(other_ink[0])
 
 
-def test_model(monkeypatch):
-    class Wider(models.CapsNet):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            self.extra = copy.deepcopy(self.convolutions[0])
-
-    monkeypatch.setitem(models.MODELS, "wider", Wider)
-    folder = run("--model", "wider")
-    assert saved(folder)[1]["model"]["name"] == "wider"
-    assert parameters(folder).keys() > parameters(run(out="capsnet")).keys()
-
-
 def test_reconstruction_0_trains_without_a_decoder():
     folder = run("--reconstruction", "0")
     assert not any(name.startswith("decoder") for name in parameters(folder))
@@ -306,15 +349,19 @@ def test_device(strict_cupy):
 
 
 def test_every_option_has_a_test_that_it_is_obeyed():
-    elsewhere = {"data", "data_dir", "model", "device"}  # above
-    in_test_train = {"out", "resume", "quiet"}
-    assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | in_test_train == DEFAULTS.keys()
+    elsewhere = {"data", "data_dir", "device"}  # above
+    in_other_files = {"model", "dropout", "patience", "start_from", "out", "resume", "quiet"}
+    assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | in_other_files == DEFAULTS.keys()
 
 
 def test_complete_adds_the_defaults():
-    filled = {"out": "x", "shift": 0, "learning_rate": 0.003}
-    assert complete({"out": "x"}) == DEFAULTS | filled
+    filled = {"out": "x", "shift": 0, "learning_rate": 0.003, "loss": "margin"}
+    of_the_class = {"routing": "agreement", "squash": "paper"}
+    assert complete({"out": "x"}) == DEFAULTS | filled | of_the_class
     assert complete({"preset": "paper"})["learning_rate"] == 0.001
+    assert complete({"model": "capsule-cnn"})["learning_rate"] == 0.001
+    for model, loss in (("matrix-capsnet", "spread"), ("baseline-cnn", "cross-entropy")):
+        assert complete({"model": model})["loss"] == loss
     assert complete({"preset": "paper", "learning_rate": 0.5})["learning_rate"] == 0.5
     assert complete({"data": "mnist"})["shift"] == 2
     assert complete({"data": "fashion-mnist"})["shift"] == 0

@@ -1,4 +1,4 @@
-"""The same again: seeds, interrupts and resuming, and what must not be resumed."""
+"""The same again: seeds, patience, interrupts and resuming, and what must not be resumed."""
 
 import os
 import re
@@ -14,6 +14,7 @@ from tiny_runs import (
     edit,
     finish,
     go_on,
+    history,
     parameters,
     refused,
     run,
@@ -25,8 +26,9 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import checkpoint, data, train, training
+from minicaps import checkpoint, data, models, train, training
 from minicaps.backend import choose_device
+from minicaps.nn import BatchNorm2d, Dropout
 from minicaps.training import Trainer
 
 CPU = choose_device("cpu")
@@ -47,6 +49,8 @@ VARIANTS = {
     "sgd, clipped": ("--optimizer", "sgd", "--learning-rate", "0.1", "--clip", "0.05"),
     "decay, constant": ("--weight-decay", "0.1", "--schedule", "constant"),
     "float64": ("--precision", "float64", "--reconstruction", "0"),
+    "spread": ("--loss", "spread"),
+    "matrix capsules": ("--model", "matrix-capsnet", "--limit", "20", "--batch-size", "4"),
 }
 variants = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
 
@@ -57,6 +61,124 @@ def test_four_epochs_are_two_and_two(options):
     folder = run("--epochs", "2", *options)
     assert_equal_runs(go_on(folder, "--epochs", "4"), straight)
     assert len((folder / "metrics.csv").read_text().splitlines()) == 5
+
+
+class Forgetful(models.CapsNet):
+    """A small network with dropout and batch norm."""
+
+    def __init__(self, input_shape, classes, *, preset="small", dropout=0.5, seed=0):
+        super().__init__(input_shape, classes, preset=preset, decoder=False, seed=seed)
+        self.dropout, self.norm = Dropout(dropout), BatchNorm2d(input_shape[0])
+
+    def forward(self, images):
+        return super().forward(self.dropout(self.norm(images)))
+
+
+def test_what_is_dropped_is_dropped_again(monkeypatch, capsys):
+    monkeypatch.setitem(models.MODELS, "forgetful", Forgetful)
+    options = ("--epochs", "2", "--model", "forgetful")
+    straight = run(*options, out="straight")
+    assert_equal_runs(go_on(run(*options, "--epochs", "1"), "--epochs", "2"), straight)
+    with monkeypatch.context() as patch:
+        send_in_call(patch, Trainer, "_step", 8)
+        command = interrupted(capsys, *options)
+    assert train.main(command) == 0
+    assert_equal_runs("a run", straight)
+    other = run(*options, "--dropout", "0", out="other")
+    assert not same(parameters(other), parameters(straight))
+
+
+def test_every_step_drops_others(monkeypatch):
+    monkeypatch.setitem(models.MODELS, "forgetful", Forgetful)
+    masks, forward = [], Dropout.forward
+
+    def watched(self, x):
+        y = forward(self, x)
+        if self.training and len(x) == 8:  # not the smaller last batch
+            masks.append((y.data == 0)[:, 0, 10:18, 10:18].tobytes())
+        return y
+
+    monkeypatch.setattr(Dropout, "forward", watched)
+    run("--epochs", "2", "--model", "forgetful")
+    run("--model", "forgetful", "--seed", "1", out="other")
+    assert len(masks) == len(set(masks)) == 12
+
+
+# ---- patience
+
+
+def scripted(monkeypatch, right):
+    """Let validation find so many right answers, epoch by epoch."""
+    evaluate, script = training.evaluate, iter(right)
+
+    def found(model, split, *rest, **keywords):
+        if len(split) == 4:
+            return 0.5, next(script)
+        return evaluate(model, split, *rest, **keywords)
+
+    monkeypatch.setattr(training, "evaluate", found)
+
+
+@pytest.mark.parametrize(
+    ("patience", "right", "epochs"),
+    [
+        ("1", [1, 0], 2),
+        ("2", [1, 0, 1, 4], 3),  # as good as before is no better
+        ("2", [1, 0, 2, 1, 0, 4], 5),  # each improvement starts the count again
+        ("2", [1, 2, 3, 4, 4, 4], 6),
+        ("6", [1, 0, 0, 0, 0, 0], 6),
+    ],
+)
+def test_a_run_stops_when_patience_is_lost(monkeypatch, capsys, patience, right, epochs):
+    scripted(monkeypatch, right)
+    found = summary(run("--epochs", "6", "--patience", patience))
+    assert found["epochs"] == len(history("run")) == epochs
+    assert found["best_epoch"] == right.index(max(right[:epochs])) + 1
+    assert found["stopped_early"] == (epochs < 6)
+    said = capsys.readouterr().out.splitlines()[0]
+    told = f", stopped after epoch {epochs} as validation no longer improved."
+    assert said.endswith(told) == (epochs < 6)
+
+
+def test_patience_changes_nothing_before_it_is_lost(monkeypatch):
+    with monkeypatch.context() as patch:
+        scripted(patch, [1, 0, 0, 0])
+        stopped = run("--epochs", "4", "--patience", "2", out="stopped")
+    with monkeypatch.context() as patch:
+        scripted(patch, [1, 0, 0])
+        assert same(parameters(stopped), parameters(run("--epochs", "3")))
+
+
+def test_a_run_that_lost_patience_goes_on_only_with_more_of_it(monkeypatch):
+    right = [1, 0, 0, 0, 2]
+    with monkeypatch.context() as patch:
+        scripted(patch, right)
+        straight = run("--epochs", "5", "--patience", "4", out="straight")
+    scripted(monkeypatch, right)
+    folder = run("--epochs", "4", "--patience", "2")
+    assert summary(folder)["epochs"] == 3
+    before = saved(folder)[0]
+    go_on(folder, "--epochs", "5")
+    assert (summary(folder)["epochs"], summary(folder)["stopped_early"]) == (3, True)
+    assert same(saved(folder)[0], before)
+    assert_equal_runs(go_on(folder, "--epochs", "5", "--patience", "4"), straight)
+
+
+def test_an_interrupted_run_keeps_its_patience(monkeypatch, capsys):
+    options, right = ("--epochs", "6", "--patience", "2"), [2, 1, 0, 0, 0, 0]
+    with monkeypatch.context() as patch:
+        scripted(patch, right)
+        straight = run(*options, out="straight")
+    scripted(monkeypatch, right)
+    with monkeypatch.context() as patch:
+        send_in_call(patch, Trainer, "_step", 8)
+        command = interrupted(capsys, *options)
+    assert train.main(command) == 0
+    assert_equal_runs("a run", straight)
+    assert summary("a run")["epochs"] == 3
+
+
+# ---- interrupts
 
 
 def interrupted(capsys, *options, code=130):

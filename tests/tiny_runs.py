@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minicaps import checkpoint, models, plotting, train
+from minicaps import checkpoint, data, models, plotting, train
 from minicaps.data import strokes
 
 ROOT = Path(__file__).parents[1]
@@ -40,12 +40,28 @@ runpy.run_module("minicaps.train", run_name="__main__")
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch, tmp_path):
-    """Few test pictures, a tiny network, no drawing, and an empty folder to work in."""
+    """Few test pictures, tiny networks, no drawing, and an empty folder to work in."""
     monkeypatch.setattr(strokes, "TEST_SIZE", 30)
     monkeypatch.setitem(models.CAPSNET_PRESETS, "small", NETWORK)
+    monkeypatch.setitem(models.MATRIX_PRESETS, "small", (8, 2, 3, 3))
     monkeypatch.setattr(plotting, "curves", lambda *_: None)
     monkeypatch.setattr(plotting, "reconstructions", lambda *_: None)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def specks(monkeypatch):
+    """Pictures of 4×4 pixels: the baseline network has three million parameters then, not 35."""
+
+    def cut(split):
+        return data.Split(split.images[:, :, 12:16, 12:16], split.labels)
+
+    def load(*args, **keywords):
+        whole = original(*args, **keywords)
+        return data.Dataset(whole.name, cut(whole.train), cut(whole.test), whole.class_names)
+
+    original = data.load
+    monkeypatch.setattr(data, "load", load)
 
 
 def run(*arguments, out="run"):

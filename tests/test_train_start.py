@@ -1,0 +1,40 @@
+"""Training that starts from the parameters of another run."""
+
+from pathlib import Path
+
+import pytest
+from tiny_runs import TINY, go_on, parameters, refused, run, same, summary, tiny  # noqa: F401
+
+STILL = ("--learning-rate", "1e-30")  # a step that rounding swallows
+
+
+def test_a_run_starts_from_the_best_parameters_of_another():
+    first = run("--model", "capsule-cnn", "--iterations", "2")
+    second = run(
+        "--model", "capsule-cnn", "--iterations", "3", *STILL, "--start-from", str(first), out="two"
+    )
+    assert same(parameters(second), parameters(first))
+    third = run("--model", "capsule-cnn", "--iterations", "2", *STILL, out="fresh")
+    assert not same(parameters(third), parameters(first))
+
+
+def test_it_goes_on_by_itself_when_the_other_run_is_gone():
+    first = run()
+    second = run("--start-from", str(first), "--epochs", "1", out="two")
+    for file in first.iterdir():
+        file.unlink()
+    assert summary(go_on(second, "--epochs", "2"))["epochs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--start-from", "run", "--model", "pooling-cnn"), 2, "does not fit this network"),
+        (("--start-from", "nowhere"), 1, "there is no checkpoint nowhere"),
+    ],
+)
+def test_what_does_not_fit_is_refused(capsys, arguments, code, message):
+    run()
+    capsys.readouterr()
+    assert message in refused(capsys, *TINY, *arguments, "--out", "two", code=code)
+    assert not Path("two").exists()

@@ -1,36 +1,32 @@
-"""`python -m minicaps.bench`: time a training step of CapsNet, alone or against PyTorch.
+"""`python -m minicaps.bench`: time a training step of CapsNet, or routings, on the CPU.
 
 A step is forward, backward and Adam on one batch of random images, with margin and reconstruction
-loss. Those who are compared take turns in one run, so that a busy or hot machine slows all alike,
-and medians are reported.
+loss; a routing is forward and backward to all its inputs. Either can be timed against PyTorch;
+alone, the routings are a table of how they grow with the problem. Those who are compared take
+turns in one run, so that a busy or hot machine slows all alike, and medians are reported.
 """
 
 import argparse
-import ctypes
 import importlib
 import json
-import os
-import platform
-import statistics
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
-import minicaps
-from minicaps import Tensor, models, ops
+from minicaps import Tensor, bench_routing, models, ops
 from minicaps.allocator import keep_memory
+from minicaps.bench_timing import contest, describe_machine, print_machine, print_results
 from minicaps.optim import Adam
 
 IMAGE, CLASSES = (1, 28, 28), 10
-TRIALS = 2  # timed steps of each variant of the twin, to choose the fastest
-PAUSE = 0.25  # seconds before a step: threads of OpenBLAS spin on for 0.1 s after their work
 
 
 def main(arguments=None) -> int:
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.what == "routing" and options.preset:
+        parser.error("--preset has no effect with --what routing: leave it out")
     if options.against == "torch":
         try:
             importlib.import_module("torch")
@@ -38,10 +34,15 @@ def main(arguments=None) -> int:
             install = 'install it with: pip install "minicaps[torch]"'
             print(f"minicaps.bench: PyTorch is missing ({error}); {install}", file=sys.stderr)
             return 2
-    about = {**describe_machine(), "preset": options.preset, "batch": options.batch}
+    about = {**describe_machine(), "what": options.what}
     keep_memory()
     try:
-        report = compare(options, about)
+        if options.what == "step":
+            report = compare(options, about)
+        elif options.against:
+            report = bench_routing.compare(options, about)
+        else:
+            report = bench_routing.grow(options, about)
     except KeyboardInterrupt:
         print("\nminicaps.bench: interrupted", file=sys.stderr)
         return 130
@@ -53,20 +54,28 @@ def main(arguments=None) -> int:
 def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m minicaps.bench",
-        description="Time a training step (forward, backward, Adam) of CapsNet on the CPU.",
+        description="Time a training step (forward, backward, Adam) of CapsNet, or routings"
+        " (forward, backward), on the CPU.",
     )
+    parser.add_argument(
+        "--what", choices=["step", "routing"], default="step",
+        help="a training step (default), or every routing: alone, its time and memory at a base"
+        " size and with twice the children, parents and iterations",
+    )  # fmt: skip
     parser.add_argument(
         "--against", choices=["torch"],
-        help="take turns with the same network in PyTorch: the fastest of a few ways to write it,"
-        " and the popular one",
+        help="take turns with the same in PyTorch: the fastest of a few ways to write it,"
+        " and the popular one; routings: EM and agreement as in the layers of the networks",
     )  # fmt: skip
     presets = tuple(models.CAPSNET_PRESETS)
-    parser.add_argument("--preset", choices=presets, default="paper", help="default: %(default)s")
+    parser.add_argument("--preset", choices=presets, help="of CapsNet, for a step (default: paper)")
     parser.add_argument(
-        "--batch", type=_count, default=128, metavar="N", help="images a step (default: 128)"
-    )
+        "--batch", type=_count, metavar="N",
+        help="images a step, samples of a routing (default: 128; EM against torch:"
+        f" {bench_routing.EM_BATCH} images)",
+    )  # fmt: skip
     parser.add_argument(
-        "--repeats", type=_count, default=5, metavar="N", help="timed steps of each (default: 5)"
+        "--repeats", type=_count, default=5, metavar="N", help="timed runs of each (default: 5)"
     )
     parser.add_argument("--json", type=_file, metavar="FILE", help="write all that was measured")
     return parser
@@ -86,30 +95,30 @@ def _file(text):
 
 
 def compare(options, about):
-    """Time what the options name, print it, and return it as a dictionary for JSON."""
+    """Time a training step, print it, and return what was measured as a dictionary for JSON."""
+    preset, batch = options.preset or "paper", options.batch or 128
     rng = np.random.default_rng(0)
-    images = rng.random((options.batch, *IMAGE), dtype=np.float32)
-    labels = rng.integers(0, CLASSES, options.batch)
-    model = models.build("capsnet", IMAGE, CLASSES, preset=options.preset)
-    report = {**about, "image": IMAGE, "parameters": model.number_of_parameters()}
-    racers, variants, popular = {"minicaps": training_step(model, images, labels)}, {}, {}
+    images = rng.random((batch, *IMAGE), dtype=np.float32)
+    labels = rng.integers(0, CLASSES, batch)
+    model = models.build("capsnet", IMAGE, CLASSES, preset=preset)
+    about = {**about, "preset": preset, "batch": batch, "image": IMAGE}
+    report = {**about, "parameters": model.number_of_parameters()}
+    variants, popular = {}, {}
     if options.against == "torch":
         from minicaps import bench_torch
 
         report |= bench_torch.versions()
         variants = bench_torch.training_steps(bench_torch.VARIANTS, model, images, labels)
         popular = bench_torch.training_steps(bench_torch.POPULAR, model, images, labels)
-    _print_head(report)
-    timed = 3 if variants else 1
-    total = len(variants) * (1 + TRIALS) + timed * (1 + options.repeats)
-    with tqdm(total=total, unit="step", leave=False, disable=None) as bar:
-        if variants:
-            report["trials"] = summarise(race(variants, TRIALS, bar), options.batch)
-            fastest = min(report["trials"], key=lambda trial: trial["median"])["name"]
-            racers |= {fastest: variants[fastest], **popular}
-            variants.clear()  # frees the memory of the others
-        report["results"] = summarise(race(racers, options.repeats, bar), options.batch)
-    _print_results(report)
+    size = "×".join(map(str, IMAGE))
+    print(
+        f"One training step of CapsNet, preset {preset}, {report['parameters']:,} parameters,"
+        f" {batch} images of {size}, float32"
+    )
+    print_machine(report)
+    step = training_step(model, images, labels)
+    report |= contest(step, variants, popular, batch, options.repeats)
+    print_results(report)
     return report
 
 
@@ -127,108 +136,6 @@ def training_step(model, images, labels):
         return loss.item()
 
     return step
-
-
-def race(racers, repeats, bar):
-    """Warm each step function up, then let them take turns: {name: [milliseconds]}."""
-    times = {name: [] for name in racers}
-    for turn in range(1 + repeats):
-        for name, step in racers.items():
-            bar.set_description(name)
-            time.sleep(PAUSE)
-            start = time.perf_counter()
-            step()
-            taken = 1000 * (time.perf_counter() - start)
-            if turn > 0:
-                times[name].append(taken)
-            bar.update()
-    return times
-
-
-def summarise(times, batch):
-    """Median, spread, images/s of {name: [milliseconds]}, and the ratio to the first median."""
-    first = statistics.median(next(iter(times.values())))
-    return [
-        {
-            "name": name,
-            "milliseconds": taken,
-            "median": statistics.median(taken),
-            "min": min(taken),
-            "max": max(taken),
-            "images_per_second": 1000 * batch / statistics.median(taken),
-            "ratio": statistics.median(taken) / first,
-        }
-        for name, taken in times.items()
-    ]
-
-
-def describe_machine():
-    """What the figures depend on, and how busy the machine is before we begin."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    return {
-        "cpu": _cpu_model(),
-        "cores": cores,
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "minicaps": minicaps.__version__,
-        "numpy": np.__version__,
-        "blas": f"{blas['name']} {blas['version']}",
-        "threads": _blas_threads(),
-    }
-
-
-def _cpu_model():
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def _blas_threads():
-    """Ask NumPy's BLAS how many threads it uses; None where it is not OpenBLAS or MKL."""
-    try:
-        library = ctypes.CDLL(np.linalg._umath_linalg.__file__)  # finds what it is linked to, too
-    except (AttributeError, OSError):
-        return None
-    for prefix in ("scipy_openblas_", "openblas_"):
-        for suffix in ("64_", ""):
-            if ask := getattr(library, f"{prefix}get_num_threads{suffix}", None):
-                return ask()
-    ask = getattr(library, "MKL_Get_Max_Threads", None)
-    return ask and ask()
-
-
-def _print_head(report):
-    size = "×".join(map(str, report["image"]))
-    print(
-        f"One training step of CapsNet, preset {report['preset']},"
-        f" {report['parameters']:,} parameters, {report['batch']} images of {size}, float32"
-    )
-    print(f"{report['cpu']}, {report['cores']} cores")
-    sides = [f"minicaps {report['minicaps']}, NumPy {report['numpy']}, {report['blas']}"]
-    threads = [report["threads"]]
-    if "torch" in report:
-        sides.append(f"torch {report['torch']}")
-        threads.append(report["torch_threads"])
-    for side, number in zip(sides, threads, strict=True):
-        print(f"{side}, threads: {number or 'unknown'}")
-    if report["load"] and report["load"] > 0.5 * report["cores"]:
-        print(f"the machine is busy (load {report['load']:.1f}): trust ratios more than times")
-    print()
-
-
-def _print_results(report):
-    for trial in report.get("trials", ()):
-        print(f"tried: {trial['name']:32}{trial['median']:9,.1f} ms")
-    print(f"{'':39}{'median':>9}{'min – max':>20}{'images/s':>10}{'× ours':>8}")
-    for row in report["results"]:
-        spread = f"{row['min']:,.1f} – {row['max']:,.1f}"
-        print(
-            f"{row['name']:39}{row['median']:9,.1f}{spread:>20}"
-            f"{row['images_per_second']:10,.1f}{row['ratio']:8.2f}"
-        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""CapsNet by hand in PyTorch, eager and float32: what `minicaps.bench` measures against.
+"""CapsNet and routings by hand in PyTorch, eager, float32: what `minicaps.bench` measures against.
 
-A twin takes the weights of a minicaps CapsNet and computes the same loss. Letters: B batch,
-I input capsules of N numbers, J output capsules of D.
+A twin takes the weights of a minicaps CapsNet, or the arrays that a routing routes, and computes
+the same loss. Letters: B batch, I input capsules of N numbers, J output capsules of D.
 """
 
 import functools
@@ -57,6 +57,19 @@ def route_popular(u, weight):
     return squash((c * votes).sum(-2))
 
 
+def route_without_votes(u, weight):
+    """Full gradient; s_j = Σ_i c_ij u_i W_ij as one product; weight (J, I, N, D)."""
+    size = u.shape[1:]
+    weight = weight.flatten(1, 2)  # (J, I·N, D)
+    b = u.new_zeros(len(weight), *u.shape[:2])  # (J, B, I)
+    for iteration in range(ITERATIONS):
+        c = torch.softmax(b, 0)
+        v = squash(torch.bmm((c.unsqueeze(3) * u).flatten(2), weight))
+        if iteration < ITERATIONS - 1:
+            b = b + (torch.bmm(v, weight.transpose(1, 2)).unflatten(2, size) * u).sum(3)
+    return v.transpose(0, 1)
+
+
 # name -> memory format of images and kernels, routing, order of the axes (I, J, N, D) in its weight
 VARIANTS = {
     "channels first, matmul": (torch.contiguous_format, route_matmul, (0, 2, 1, 3)),
@@ -65,6 +78,131 @@ VARIANTS = {
     "channels last, einsum": (torch.channels_last, route_einsum, (0, 1, 2, 3)),
 }
 POPULAR = {"popular": (torch.contiguous_format, route_popular, (1, 0, 3, 2))}
+
+
+def by_matmul(x, y, axis):
+    """Σ over an axis, 2 or 3, of x (B, J, ·, ·) times y (B, J, ·)."""
+    return (y.unsqueeze(2) @ x).squeeze(2) if axis == 2 else (x @ y.unsqueeze(3)).squeeze(3)
+
+
+def by_einsum(x, y, axis):
+    return torch.einsum("bjxy,bjx->bjy" if axis == 2 else "bjxy,bjy->bjx", x, y)
+
+
+def by_products(x, y, axis):
+    return (x * y.unsqueeze(5 - axis)).sum(axis)
+
+
+class Deviations:
+    """Gaussians of votes by (V − μ)². axis: of the children, 2 or 3; contract: as above."""
+
+    def __init__(self, votes, axis, contract):
+        self.votes, self.axis, self.contract = votes, axis, contract
+
+    def fit(self, share):
+        """Means and variances (B, J, D) of children with shares (B, J, I)."""
+        mean = self.contract(self.votes, share, self.axis)
+        self.square = (self.votes - mean.unsqueeze(self.axis)).square()
+        return mean, self.contract(self.square, share, self.axis)
+
+    def distance(self, mean, variance):
+        """Σ_d (V − μ)²/σ², (B, J, I)."""
+        return self.contract(self.square, 1 / variance, 5 - self.axis)
+
+
+class Moments:
+    """The same by V and V² side by side; it loses digits where |μ| is far above σ."""
+
+    def __init__(self, votes, axis, contract):
+        self.both = torch.cat([votes, votes.square()], 5 - axis)
+        self.axis, self.contract = axis, contract
+
+    def fit(self, share):
+        mean, square = self.contract(self.both, share, self.axis).chunk(2, 2)
+        return mean, square - mean.square()
+
+    def distance(self, mean, variance):
+        factors = torch.cat([-2 * mean / variance, 1 / variance], 2)
+        constant = (mean.square() / variance).sum(2, keepdim=True)
+        return constant + self.contract(self.both, factors, 5 - self.axis)
+
+
+def em(votes, activations, beta_u, beta_a, *, axis, contract, gaussians=Deviations):
+    """All steps of EM routing; votes (B, J, I, D) or (B, J, D, I), their children along `axis`."""
+    gaussians = gaussians(votes, axis, contract)
+    R = torch.full_like(beta_u, 1 / len(beta_u)).unsqueeze(1)
+    for iteration in range(ITERATIONS):
+        w = R * activations.unsqueeze(1)  # (B, J, I)
+        total = w.sum(2)
+        mean, variance = gaussians.fit(w / total.unsqueeze(2))
+        variance = variance.clamp_min(1e-4)
+        log_scale = 0.5 * variance.log().sum(2)
+        λ = 0.01 * (1 - 0.95 ** (iteration + 1))
+        log_a = F.logsigmoid(λ * (beta_a - (beta_u + log_scale) * total))
+        if iteration < ITERATIONS - 1:
+            log_p = (log_a - log_scale).unsqueeze(2) - 0.5 * gaussians.distance(mean, variance)
+            R = torch.softmax(log_p, 1)
+    return mean, log_a.exp()
+
+
+def matrix_em(weight, poses, *others, axis, **options):
+    """EM routing of the votes that weight (I, 4, J, 4) makes of poses (B, I, 4, 4)."""
+    i, n, j, _ = weight.shape
+    stacked = poses.transpose(0, 1).reshape(i, -1, n)
+    votes = torch.bmm(stacked, weight.view(i, n, j * n)).view(i, len(poses), n, j, n)
+    order = (1, 3, 0, 2, 4) if axis == 2 else (1, 3, 2, 4, 0)
+    votes = votes.permute(order).contiguous()
+    return em(votes.flatten(5 - axis, 6 - axis), *others, axis=axis, **options)
+
+
+def _dense(route, axes):
+    return (lambda weight, u: (route(u, weight),)), axes
+
+
+_EM = {
+    "matmul": {"axis": 2, "contract": by_matmul},
+    "einsum": {"axis": 2, "contract": by_einsum},
+    "products": {"axis": 2, "contract": by_products},
+    "products, children last": {"axis": 3, "contract": by_products},
+    "matmul, children last": {"axis": 3, "contract": by_matmul},
+    "matmul, moments": {"axis": 2, "contract": by_matmul, "gaussians": Moments},
+}
+# kind of task -> name -> routing, order of the axes in memory of the first array that it takes
+ROUTINGS = {
+    "em": {
+        name: (functools.partial(em, **way), (0, 2, 1, 3) if way["axis"] == 2 else (0, 2, 3, 1))
+        for name, way in _EM.items()
+    },
+    "matrix em": {
+        name: (functools.partial(matrix_em, **way), (0, 2, 1, 3)) for name, way in _EM.items()
+    },
+    "agreement": {
+        "matmul": _dense(route_matmul, (0, 2, 1, 3)),
+        "einsum": _dense(route_einsum, (0, 1, 2, 3)),
+        "without votes": _dense(route_without_votes, (1, 0, 2, 3)),
+    },
+}
+POPULAR_ROUTINGS = {"agreement": {"popular": _dense(route_popular, (1, 0, 3, 2))}}
+
+
+def routing_steps(variants, task):
+    """Return {"torch, " + name: function that does a `minicaps.bench_routing.Task`}."""
+    return {f"torch, {name}": _routing_step(*variant, task) for name, variant in variants.items()}
+
+
+def _routing_step(route, axes, task):
+    first, *rest = task.arrays
+    arrays = [np.ascontiguousarray(first.transpose(axes)), *rest]
+    tensors = [torch.from_numpy(x).requires_grad_() for x in arrays]
+    cotangents = [torch.from_numpy(x) for x in task.cotangents]
+
+    def step():
+        loss = sum((x * g).sum() for x, g in zip(route(*tensors), cotangents, strict=True))
+        gradients = [g.numpy() for g in torch.autograd.grad(loss, tensors)]
+        gradients[0] = gradients[0].transpose(np.argsort(axes))
+        return loss.item(), gradients
+
+    return step
 
 
 def versions():

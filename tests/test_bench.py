@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from minicaps import allocator, bench, models
+from minicaps import allocator, bench, bench_routing, bench_timing, models
 
 TWINS = [f"channels {end}, {kind}" for end in ("first", "last") for kind in ("matmul", "einsum")]
 TWINS.append("popular")
@@ -56,7 +56,7 @@ def test_a_twin_takes_the_same_steps():
 
 def test_the_report_is_of_what_was_measured(tmp_path, capsys, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr(bench, "PAUSE", 0)
+    monkeypatch.setattr(bench_timing, "PAUSE", 0)
     file = tmp_path / "bench.json"
     options = ["--against", "torch", "--preset", "small", "--batch", "4", "--repeats", "3"]
     assert bench.main([*options, "--json", str(file)]) == 0
@@ -108,6 +108,99 @@ def test_senseless_options_are_refused_before_any_work(options, monkeypatch, cap
         bench.main(options)
     assert stop.value.code == 2
     assert options[0] in capsys.readouterr().err
+
+
+# ---- routings
+
+
+@pytest.fixture
+def tiny_routings(monkeypatch):
+    """The table and the contests of routings, in a moment."""
+    base = {"children": 6, "parents": 3, "iterations": 2}
+    sizes = {"base": base} | {f"2 × {name}": base | {name: 2 * n} for name, n in base.items()}
+    monkeypatch.setattr(bench_routing, "BASE", base)
+    monkeypatch.setattr(bench_routing, "SIZES", sizes)
+    monkeypatch.setattr(bench_routing, "EM_LAYERS", ((3, 5), (2, 7)))
+    monkeypatch.setattr(bench_routing, "EM_PARENTS", 4)
+    monkeypatch.setattr(bench_routing, "DIGITCAPS", (9, 4, 3))
+    monkeypatch.setattr(bench_timing, "PAUSE", 0)
+    return sizes
+
+
+def test_the_table_has_every_routing_at_every_size(tiny_routings, tmp_path, capsys):
+    file = tmp_path / "bench.json"
+    options = ["--what", "routing", "--batch", "2", "--repeats", "3", "--json", str(file)]
+    assert bench.main(options) == 0
+    table = json.loads(file.read_text())["table"]
+    cells = [(row["routing"], row["size"]) for row in table]
+    assert cells == [(name, size) for name in bench_routing.ROUTINGS for size in tiny_routings]
+    for first in range(0, len(table), 4):
+        base = table[first]
+        for row in table[first : first + 4]:
+            assert len(row["milliseconds"]) == 3
+            assert row["median"] == statistics.median(row["milliseconds"])
+            assert row["time_ratio"] == pytest.approx(row["median"] / base["median"])
+            assert row["memory_ratio"] == pytest.approx(row["mebibytes"] / base["mebibytes"])
+    printed = capsys.readouterr().out
+    for name in (*bench_routing.ROUTINGS, *tiny_routings):
+        assert name in printed
+
+
+def test_a_size_means_what_it_says(tiny_routings):
+    for size, numbers in tiny_routings.items():
+        for name in ("distance", "em"):
+            task = bench_routing.growth_task(2, name, size)
+            assert task.arrays[0].shape == (2, numbers["children"], numbers["parents"], 16)
+            assert task.route.keywords["iterations"] == numbers["iterations"]
+
+
+def test_memory_of_routing_grows_linearly():
+    """Beyond the votes and their gradient; iterations that are not kept need none."""
+    for name in bench_routing.ROUTINGS:
+        base, children, parents, iterations = (
+            bench_routing.peak_memory(bench_routing.growth_task(16, name, size))
+            for size in bench_routing.SIZES
+        )
+        assert children < 2.2 * base and parents < 2.2 * base and iterations < 2.2 * base, name
+        if name.endswith("implicit"):
+            assert iterations < 1.05 * base, name
+
+
+def test_a_twin_of_routing_has_its_value_and_gradients(tiny_routings):
+    pytest.importorskip("torch")
+    from minicaps import bench_torch
+
+    for _, kind, _, task in bench_routing.contests(2):
+        value, gradients = task.step()
+        twins = bench_torch.routing_steps(bench_torch.ROUTINGS[kind], task)
+        assert len(twins) > 1
+        for name, step in twins.items():
+            found, theirs = step()
+            assert found == pytest.approx(value, rel=1e-4, abs=1e-4), name
+            for ours, other in zip(gradients, theirs, strict=True):
+                np.testing.assert_allclose(np.asarray(other), ours, rtol=1e-3, atol=1e-4)
+
+
+def test_routings_against_torch_are_reported(tiny_routings, tmp_path, capsys):
+    pytest.importorskip("torch")
+    file = tmp_path / "bench.json"
+    options = ["--what", "routing", "--against", "torch", "--batch", "2", "--repeats", "1"]
+    assert bench.main([*options, "--json", str(file)]) == 0
+    found, printed = json.loads(file.read_text()), capsys.readouterr().out
+    assert len(found["contests"]) == 5
+    for contest in found["contests"]:
+        assert contest["title"] in printed
+        assert contest["results"][0]["name"] == "minicaps"
+
+
+def test_a_preset_has_no_effect_on_routings(capsys):
+    with pytest.raises(SystemExit) as stop:
+        bench.main(["--what", "routing", "--preset", "small"])
+    assert stop.value.code == 2
+    assert "--preset has no effect with --what routing" in capsys.readouterr().err
+
+
+# ---- the allocator
 
 
 FAULTS = """

@@ -58,10 +58,10 @@ def grow(options, about):
     """Time the routings at several sizes and measure their memory: printed, and as a dictionary."""
     batch = options.batch or BATCH
     report = {**about, "batch": batch, "pose": POSE, "sizes": SIZES}
-    base = ", ".join(f"{n} {what}" for what, n in BASE.items())
-    print(
-        f"Routings, forward and backward, float32. base: {batch} samples, {base}, poses of {POSE}"
-    )
+    base = ", ".join(f"{n} {what}" for what, n in SIZES["base"].items())
+    print("Routings, forward and backward, float32; (ratio to base)")
+    print(f"base: {batch} samples, {base}, poses of {POSE}")
+    print("MiB: peak above what the votes and their gradient take")
     print_machine(report)
     report["table"] = []
     total = len(ROUTINGS) * len(SIZES) * (2 + options.repeats)

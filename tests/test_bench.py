@@ -5,6 +5,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -118,7 +119,6 @@ def tiny_routings(monkeypatch):
     """The table and the contests of routings, in a moment."""
     base = {"children": 6, "parents": 3, "iterations": 2}
     sizes = {"base": base} | {f"2 × {name}": base | {name: 2 * n} for name, n in base.items()}
-    monkeypatch.setattr(bench_routing, "BASE", base)
     monkeypatch.setattr(bench_routing, "SIZES", sizes)
     monkeypatch.setattr(bench_routing, "EM_LAYERS", ((3, 5), (2, 7)))
     monkeypatch.setattr(bench_routing, "EM_PARENTS", 4)
@@ -127,6 +127,7 @@ def tiny_routings(monkeypatch):
     return sizes
 
 
+@pytest.mark.filterwarnings("error")
 def test_the_table_has_every_routing_at_every_size(tiny_routings, tmp_path, capsys):
     file = tmp_path / "bench.json"
     options = ["--what", "routing", "--batch", "2", "--repeats", "3", "--json", str(file)]
@@ -146,6 +147,32 @@ def test_the_table_has_every_routing_at_every_size(tiny_routings, tmp_path, caps
         assert name in printed
 
 
+def test_the_table_says_what_was_measured(tiny_routings, tmp_path, capsys, monkeypatch):
+    """A routing that takes I·J·r milliseconds and I·J·r KiB."""
+    now = 0.0
+
+    def slow(votes, *, iterations):
+        nonlocal now
+        size = votes.shape[1] * votes.shape[2] * iterations
+        now += size / 1000
+        room = np.zeros((size, 1024), np.uint8)
+        return [(votes * int(room[0, 0])).sum(axis=1)]
+
+    clock = types.SimpleNamespace(perf_counter=lambda: now, sleep=lambda seconds: None)
+    monkeypatch.setattr(bench_timing, "time", clock)
+    monkeypatch.setattr(bench_routing, "ROUTINGS", {"slow": slow})
+    file = tmp_path / "bench.json"
+    assert bench.main(["--what", "routing", "--batch", "1", "--json", str(file)]) == 0
+    base, *twice = json.loads(file.read_text())["table"]
+    assert base["median"] == pytest.approx(36) and base["time_ratio"] == 1
+    assert 36 <= 1024 * base["mebibytes"] < 48  # its own temporaries too
+    for row in twice:
+        assert row["median"] == pytest.approx(72) and row["time_ratio"] == pytest.approx(2)
+        assert 72 <= 1024 * row["mebibytes"] < 84
+    times = next(line for line in capsys.readouterr().out.splitlines() if "slow" in line)
+    assert times.split() == ["slow", "ms", "36.0", *["72.0", "(2.00)"] * 3]
+
+
 def test_a_size_means_what_it_says(tiny_routings):
     for size, numbers in tiny_routings.items():
         for name in ("distance", "em"):
@@ -154,6 +181,7 @@ def test_a_size_means_what_it_says(tiny_routings):
             assert task.route.keywords["iterations"] == numbers["iterations"]
 
 
+@pytest.mark.filterwarnings("ignore:.* rounds did not find:RuntimeWarning")
 def test_memory_of_routing_grows_linearly():
     """Beyond the votes and their gradient; iterations that are not kept need none."""
     for name in bench_routing.ROUTINGS:
@@ -179,6 +207,23 @@ def test_a_twin_of_routing_has_its_value_and_gradients(tiny_routings):
             assert found == pytest.approx(value, rel=1e-4, abs=1e-4), name
             for ours, other in zip(gradients, theirs, strict=True):
                 np.testing.assert_allclose(np.asarray(other), ours, rtol=1e-3, atol=1e-4)
+
+
+def test_the_popular_twin_of_agreement_takes_couplings_as_constants(tiny_routings):
+    pytest.importorskip("torch")
+    from minicaps import bench_torch
+    from minicaps.routing import agreement, make_votes
+
+    def stopped(weight, capsules):
+        return agreement(make_votes(capsules, weight), gradient="stop")
+
+    task = bench_routing.agreement_task(stopped, 2, *bench_routing.DIGITCAPS)
+    value, gradients = task.step()
+    (popular,) = bench_torch.routing_steps(bench_torch.POPULAR_ROUTINGS["agreement"], task).values()
+    found, theirs = popular()
+    assert found == pytest.approx(value, rel=1e-4)
+    for ours, other in zip(gradients, theirs, strict=True):
+        np.testing.assert_allclose(other, ours, rtol=1e-3, atol=1e-5)
 
 
 def test_routings_against_torch_are_reported(tiny_routings, tmp_path, capsys):

@@ -7,6 +7,7 @@ import pytest
 from sklearn.mixture import GaussianMixture
 
 from minicaps import Tensor, routing
+from minicaps.clustering import gmm
 from minicaps.gradcheck import check_gradients
 from minicaps.routing.coupling import Windows
 from minicaps.routing.em import STEPS, em, fused, paper_schedule, plain
@@ -184,6 +185,18 @@ def test_gmm_steps_are_those_of_scikit_learn():
         np.testing.assert_allclose(routed.poses.data[0], expected, rtol=1e-8)
         if iterations > 1:
             np.testing.assert_allclose(routed.activations.data[0], mixture.weights_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 4])
+def test_gmm_steps_are_those_of_our_own_diagonal_mixture(iterations):
+    x, start = RNG.normal(size=(40, D)), draw_start(RNG, (1, 40, J))
+    votes = np.broadcast_to(x[None, :, None], (1, 40, J, D))
+    history = []
+    em(Tensor(votes), step="gmm", start=Tensor(start), iterations=iterations, history=history)
+    mixture = gmm(x, J, covariance="diagonal", start=start[0], iterations=iterations)
+    for routed, clusters in zip(history, mixture.history, strict=False):
+        np.testing.assert_allclose(routed.poses.data[0], clusters.centres, rtol=1e-10)
+        np.testing.assert_allclose(routed.activations.data[0], clusters.weights, rtol=1e-10)
 
 
 @pytest.mark.parametrize("step", STEPS[2:])

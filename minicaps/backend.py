@@ -122,5 +122,8 @@ def in_threads(function, items):
     """
     with ThreadPoolExecutor(cores()) as pool:
         tasks = [pool.submit(copy_context().run, function, item) for item in items]
-        while tasks:
-            yield tasks.pop(0).result()
+        try:
+            while tasks:
+                yield tasks.pop(0).result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an error the rest need not be done

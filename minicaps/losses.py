@@ -26,5 +26,7 @@ def classification_loss(name, model, activations, labels, margin=LAST_MARGIN):
         return ops.margin_loss(activations, labels)
     if name == "spread":
         return ops.spread_loss(activations, labels, margin=margin)
+    if name != "cross-entropy":
+        raise ValueError(f"unknown loss {name!r}: choose {', '.join(LOSSES)}")
     logits = activations if model.logits else ops.log(activations + 1e-6)
     return ops.cross_entropy(logits, labels)

@@ -18,6 +18,7 @@ from minicaps.allocator import keep_memory
 from minicaps.backend import DeviceError, choose_device, to_host
 from minicaps.data.batches import batches
 from minicaps.graph import no_grad
+from minicaps.models import MODELS
 from minicaps.options import DEFAULTS, complete, make_parser
 from minicaps.tensor import Tensor
 from minicaps.training import (
@@ -106,6 +107,7 @@ def _resumed(given):
     folder = Path(given["resume"])
     arrays, meta = checkpoint.load(folder / "last.npz", needs=("model", "options", "progress"))
     options = {**DEFAULTS, **meta["options"], "quiet": False, **given, "out": str(folder)}
+    options["loss"] = options["loss"] or MODELS[options["model"]].loss  # older runs do not name it
     return options, (arrays, meta)
 
 
@@ -125,7 +127,7 @@ def _prepare(options, saved):
     )
     stop = StopRequest()
     trainer = Trainer(options, dataset, device, out, Display(options["quiet"]), stop)
-    if saved is None and options["start_from"]:
+    if saved is None and options["start_from"] is not None:
         trainer.start_from(Path(options["start_from"], "best.npz"))
     if saved is not None:
         trainer.load(*saved)

@@ -61,18 +61,20 @@ def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False):
 
     loss: its name, one of `minicaps.losses.LOSSES`. The sums stay on the device until the end.
     """
+    was_training, total, right = model.training, 0, 0
     model.eval()
-    total = right = 0
-    with no_grad():
-        for images, labels in batches(split, EVALUATION_BATCH):
-            if stop:
-                raise Interrupted
-            images, labels = device.put(images.astype(dtype, copy=False)), device.put(labels)
-            activations = model(Tensor(images)).activations
-            mean = classification_loss(loss, model, activations, labels)
-            total = total + mean.data * len(labels)
-            right = right + (activations.argmax(axis=1) == labels).sum()
-    model.train()
+    try:
+        with no_grad():
+            for images, labels in batches(split, EVALUATION_BATCH):
+                if stop:
+                    raise Interrupted
+                images, labels = device.put(images.astype(dtype, copy=False)), device.put(labels)
+                activations = model(Tensor(images)).activations
+                mean = classification_loss(loss, model, activations, labels)
+                total = total + mean.data * len(labels)
+                right = right + (activations.argmax(axis=1) == labels).sum()
+    finally:
+        model.train(was_training)
     return float(total) / len(split), int(right)
 
 
@@ -285,7 +287,9 @@ class Trainer:
 
     def _summary(self):
         """Measure the best model on the test data, once."""
-        best = load_model(self.folder / "best.npz", self.device)
+        best = load_model(path := self.folder / "best.npz", self.device)
+        if best.config != self.model.config:
+            raise checkpoint.CheckpointError(f"{path} holds another network than this run trains")
         loss, right = self._evaluate(best, self.data.test)
         summary = {
             "test_accuracy": right / len(self.data.test),

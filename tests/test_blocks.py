@@ -306,3 +306,9 @@ def test_the_device_computes_the_same(strict_cupy, block, name, gradient, keep):
     for x, y in zip(on_device, differentiate_on(np), strict=True):
         assert isinstance(x, strict_cupy.ndarray)
         np.testing.assert_allclose(x.get(), y, rtol=1e-12, atol=1e-13)
+
+
+def test_inputs_of_different_batches_are_refused():
+    inputs = [Tensor(np.ones((2, 3))), Tensor(np.ones((4, 3)))]
+    with pytest.raises(ValueError, match=r"batches of different sizes: \[2, 4\]"):
+        route_in_blocks(lambda *_: pytest.fail("routed"), inputs, [], 1)

@@ -346,6 +346,21 @@ def test_what_makes_no_sense_is_refused(change, message):
         em(**options)
 
 
+def test_wide_numbers_beside_narrow_votes_change_no_dtype():
+    given = {k: Tensor(v.astype(np.float32)) for k, v in arguments("complete").items()}
+    start = Tensor(draw_start(RNG))  # float64
+    for rounds in (fused, plain):
+        for λ in (np.float64(0.5), lambda t: np.sqrt(t + 1.0)):
+            routed = em(**given, start=start, inverse_temperature=λ, rounds=rounds)
+            assert {x.dtype for x in routed} == {np.dtype(np.float32)}
+
+
+def test_a_floor_that_the_precision_does_not_have_is_refused():
+    given = {k: Tensor(v.astype(np.float32)) for k, v in arguments("complete").items()}
+    with pytest.raises(ValueError, match="floor must be positive and finite in float32"):
+        em(**given, floor=1e-45)
+
+
 def test_a_temperature_without_effect_is_refused():
     with pytest.raises(ValueError, match="no effect"):
         em(Tensor(VOTES), step="gmm", inverse_temperature=1.0)

@@ -672,3 +672,12 @@ def test_which_layer_starts_how():
         assert (abs(w).max() > 1.8 * std) == (before == "relu")  # normal; uniform ends at √3 std
         biases.append(layer.bias.data)
     assert not any(b.any() for b in biases)
+
+
+def test_wide_numbers_leave_narrow_layers_narrow():
+    x = np.ones((2, 3, 4, 4), np.float32)
+    assert Dropout(np.float64(0.5))(Tensor(x)).dtype == np.float32
+    norm = BatchNorm2d(3)
+    norm(Tensor(x.astype(np.float64)))
+    assert norm.mean.dtype == norm.variance.dtype == np.float32
+    BatchNorm2d(3).load_state_dict(norm.state_dict())

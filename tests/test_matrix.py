@@ -195,3 +195,17 @@ def test_evaluation_keeps_no_graph():
     model = build("matrix-capsnet", (1, 13, 13), 2, preset="small").eval()
     with no_grad():
         assert not model(Tensor(np.zeros((1, 1, 13, 13), np.float32))).poses.requires_grad
+
+
+@pytest.mark.parametrize("activations", [(2, 6, 5, 3), (4, 5, 6, 3), (2, 5, 6)])
+def test_poses_and_activations_that_do_not_fit_are_refused(activations):
+    for layer in (MatrixConvCaps(3, 4, 2, RNG), MatrixClassCaps(3, 4, RNG)):
+        with pytest.raises(ValueError):
+            layer(GRID[0], Tensor(np.ones(activations)))
+
+
+def test_a_frozen_input_gets_no_gradient_and_may_be_of_integers():
+    layer = MatrixConvCaps(3, 4, 2, RNG)
+    poses = Tensor(POSES, requires_grad=True)
+    layer(poses, Tensor(np.ones(ACTIVATIONS.shape, bool))).poses.sum().backward()
+    assert poses.grad.shape == POSES.shape

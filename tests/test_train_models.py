@@ -5,6 +5,7 @@ import pytest
 from tiny_runs import (
     history,
     parameters,
+    refused,
     run,
     saved,
     specks,  # noqa: F401
@@ -130,3 +131,28 @@ def test_the_spread_loss_is_trained_at_the_margin_of_the_step(monkeypatch):
     run("--loss", "spread", "--epochs", "2")
     epochs = np.arange(10) / 5  # five batches in each
     np.testing.assert_allclose(seen, np.minimum(0.2 + 0.7 * epochs, 0.9))
+
+
+def test_a_loss_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="unknown loss 'hinge': choose margin, spread"):
+        classification_loss("hinge", CAPSNET, Tensor(np.ones((1, 3))), np.zeros(1, int))
+
+
+@pytest.mark.parametrize("mode", [True, False])
+@pytest.mark.parametrize("stop", [True, False])
+def test_evaluation_leaves_the_mode_of_the_model(mode, stop):
+    model = models.build("capsule-cnn", (1, 28, 28), 10).train(mode)
+    split = data.load("strokes", limit=4).test.take(np.arange(4))
+    try:
+        training.evaluate(model, split, CPU, "margin", stop=stop)
+    except training.Interrupted:
+        assert stop
+    assert model.training is mode
+
+
+def test_the_best_parameters_of_another_network_are_not_measured(capsys):
+    folder = run("--model", "capsule-cnn")
+    other = run("--model", "pooling-cnn", out="other")
+    (folder / "best.npz").write_bytes((other / "best.npz").read_bytes())
+    capsys.readouterr()
+    assert "another network" in refused(capsys, "--resume", str(folder), "--quiet", code=1)

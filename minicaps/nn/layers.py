@@ -54,7 +54,7 @@ class Dropout(Module):
     def __init__(self, rate):
         if not 0 <= rate < 1:
             raise ValueError(f"dropout takes the share to drop, from 0 to below 1, not {rate}")
-        self.rate, self.rng = rate, np.random.default_rng(0)
+        self.rate, self.rng = float(rate), np.random.default_rng(0)
 
     def forward(self, x):
         if not self.training or self.rate == 0:
@@ -92,9 +92,14 @@ class BatchNorm2d(Module):
             mean = x.mean(axis=(0, 2, 3), keepdims=True)  # (1, C, 1, 1)
             centred = x - mean
             variance = (centred * centred).mean(axis=(0, 2, 3), keepdims=True)
-            self.mean = self.mean + MOMENTUM * (mean.data[0] - self.mean)
-            self.variance = self.variance + MOMENTUM * (variance.data[0] - self.variance)
+            self.mean = self._moved(self.mean, mean)
+            self.variance = self._moved(self.variance, variance)
         return centred * (self.scale / ops.sqrt(variance + EPSILON)) + self.shift
+
+    @staticmethod
+    def _moved(running, batch):
+        """The running statistic after a batch, in its own precision."""
+        return (running + MOMENTUM * (batch.data[0] - running)).astype(running.dtype)
 
 
 def _initial(rng, shape, fan_in, fan_out, before):

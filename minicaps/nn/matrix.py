@@ -90,6 +90,11 @@ class MatrixCaps(Module):
         self.route(nothing, nothing[:, :, 0, 0], one, one)  # refuses wrong options now
 
     def routed(self, layer, poses, activations, votes):
+        if poses.shape != (*activations.shape, SIDE, SIDE):
+            raise ValueError(
+                f"a grid of capsules has poses (B, H, W, T, 4, 4) and activations (B, H, W, T), not"
+                f" {poses.shape} and {activations.shape}"
+            )
         votes *= 4  # EM works on several arrays of their size
         parameters = [self.weight, self.beta_u, self.beta_a]
         return route_in_blocks(layer, [poses, activations], parameters, votes, keep=True)

@@ -30,11 +30,16 @@ def make_votes(u, weight):
 def route_in_blocks(layer, inputs, parameters, votes, *, keep=False):
     """Equal to layer(*inputs, *parameters), in less memory: a few samples at a time.
 
-    layer: a function of tensors that returns Routed, treating every sample alone.
+    layer: a function of tensors that returns Routed, treating every sample alone, and depending on
+    no other tensors.
     inputs: tensors whose first axis is the batch. parameters: tensors that all samples share.
     votes: how many numbers the votes of one sample are. keep: hold what the forward pass made
     until the backward pass, for routings that cost more than memory does.
     """
+    lengths = [len(x) for x in inputs]
+    if len(set(lengths)) != 1:
+        raise ValueError(f"the inputs have batches of different sizes: {lengths}")
+    wanted = [t.requires_grad for t in (*inputs, *parameters)]
     record = []
     joined = _route_in_blocks(
         *inputs,
@@ -42,7 +47,7 @@ def route_in_blocks(layer, inputs, parameters, votes, *, keep=False):
         layer=layer,
         batched=len(inputs),
         votes=votes,
-        keep=keep and is_recording.get(),
+        keep=wanted if keep and is_recording.get() else None,
         record=record,
     )
     return Routed(joined[..., :-1], joined[..., -1], Tensor(record[-1]))
@@ -66,8 +71,8 @@ def _route_in_blocks(*arrays, layer, batched, votes, keep, record):
         return tensors, concatenate([routed.poses, last], axis=-1), routed.couplings.data
 
     def forward(rows):
-        with recording(keep):
-            tensors, joined, couplings = route(rows, [keep] * len(arrays))
+        with recording(bool(keep)):
+            tensors, joined, couplings = route(rows, keep or [False] * len(arrays))
         return (tensors, joined) if keep else None, joined.data, couplings
 
     def sweep(g, wanted):

@@ -73,7 +73,7 @@ def em(
         activations,
         beta_u,
         beta_a,
-        start=start.detach(),
+        start=Tensor((start.data if isinstance(start, Tensor) else start).astype(votes.dtype)),
         temperatures=_temperatures(inverse_temperature, iterations),
         step=step,
         gradient=gradient,
@@ -88,7 +88,7 @@ def em(
 def _temperatures(inverse_temperature, iterations):
     """λ of every iteration."""
     λ = paper_schedule if inverse_temperature is None else inverse_temperature
-    values = [λ(t) if callable(λ) else λ for t in range(iterations)]
+    values = [float(λ(t) if callable(λ) else λ) for t in range(iterations)]
     if not all(0 < value < math.inf for value in values):
         raise ValueError(f"inverse_temperature must be positive and finite, not {values}")
     return values
@@ -112,7 +112,10 @@ def _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
             step == "gmm" and inverse_temperature is not None,
             "inverse_temperature has no effect in step 'gmm': leave it out",
         ),
-        (not 0 < floor < math.inf, f"the floor must be positive and finite, not {floor}"),
+        (
+            not float(array_module(votes.data).finfo(votes.dtype).tiny) <= floor < math.inf,
+            f"the floor must be positive and finite in {votes.dtype}, not {floor}",
+        ),
     ):
         if wrong:
             raise ValueError(sentence)

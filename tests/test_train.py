@@ -29,7 +29,9 @@ from tiny_runs import (
 import minicaps
 from minicaps import Tensor, checkpoint, data, ops, train, training
 from minicaps.backend import choose_device
+from minicaps.nn import Module
 from minicaps.options import complete
+from minicaps.routing import Routed
 from minicaps.training import Trainer
 
 CPU = choose_device("cpu")
@@ -194,17 +196,11 @@ def test_the_last_batch_counts_by_its_size():
 def test_evaluation_counts_samples_not_batches(monkeypatch):
     """Ten samples, batches of 4, of which 4, 4 and 1 are right: 0.9, and the mean loss of all."""
 
-    class Reads:
+    class Reads(Module):
         """A network whose lengths are written into the picture."""
 
-        def __call__(self, images):
-            return type("Routed", (), {"activations": images[:, 0, 0]})
-
-        def train(self):
-            self.trains = True
-
-        def eval(self):
-            self.trains = False
+        def forward(self, images):
+            return Routed(None, images[:, 0, 0], None)
 
     labels = np.arange(10) % 3
     lengths = np.eye(3, dtype=np.float32)[labels]
@@ -215,7 +211,7 @@ def test_evaluation_counts_samples_not_batches(monkeypatch):
     loss, right = training.evaluate(model, split, CPU, "margin")
     assert right == 9
     assert loss == pytest.approx((0.7**2 + 0.5 * 0.8**2) / 10)
-    assert model.trains
+    assert model.training
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ def glorot_uniform(rng, shape, fan_in, fan_out):
 def capsule_normal(rng, shape, gain):
     """N(0, gain²/D) for W (…, D): a vote is `gain` times as long as its child.
 
-    The capsule layers choose it such that the first sum of their votes is about one long: neither
-    dead (squash is flat at zero) nor saturated, for any size.
+    The capsule layers choose it such that the first sum of their votes is at most about one long:
+    neither dead (squash is flat at zero) nor saturated, for any size.
     """
     return _normal(rng, shape, gain / math.sqrt(shape[-1]))
 

@@ -3,7 +3,7 @@
 import ctypes
 import sys
 
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # names of glibc's malloc.h
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # names of glibc's malloc.h
 
 
 def keep_memory():
@@ -12,7 +12,8 @@ def keep_memory():
     By default a large array is mapped afresh and unmapped when it dies, so every step of a
     training loop pays again for clearing the pages of all its temporaries. Without mapping, and
     without giving back the end of the heap, the pages stay. The process then never shrinks below
-    its peak, which is why commands call this and importing minicaps does not. On systems other
+    its peak, which is why commands call this and importing minicaps does not. All threads share
+    what is kept. On systems other
     than Linux with glibc nothing happens.
     """
     if not sys.platform.startswith("linux"):
@@ -21,4 +22,5 @@ def keep_memory():
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:  # another C library
         return False
-    return bool(mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, -1))
+    settings = (M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1), (M_ARENA_MAX, 1)
+    return all(mallopt(*setting) for setting in settings)

@@ -7,8 +7,6 @@ Random numbers are drawn by NumPy and copied (`Device.put`): one seed, one strea
 
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -29,13 +27,30 @@ class Device:
     reason: str  # one line: why this device was chosen
 
     def put(self, array):
-        """Copy `array` (host or device) to this device; no copy when it is there already."""
+        """Copy `array` (host or device) to this device; no copy when it is there already.
+
+        A copy to a GPU does not wait for it: CuPy passes it through page-locked memory of its own.
+        """
         return self.xp.asarray(to_host(array) if self.kind == "cpu" else array)
 
     def synchronize(self):
         """Wait until the device has done all its work (for timing)."""
         if self.kind == "gpu":
             self.xp.cuda.get_current_stream().synchronize()
+
+    def free_memory(self):
+        """Return how many bytes of memory are free on a GPU."""
+        return self.xp.cuda.runtime.memGetInfo()[0]
+
+    def allow_tf32(self, allowed):
+        """Let a GPU round the factors of float32 matrix products to TF32 (11 bits), or forbid it.
+
+        CuPy asks once in a process, before its first product. ValueError for allowing a CPU.
+        """
+        if self.kind == "gpu":
+            os.environ["CUPY_TF32"] = str(int(allowed))
+        elif allowed:
+            raise ValueError(f"TF32 is for GPUs, and this is the {self.name} ({self.reason})")
 
 
 def array_module(*arrays):
@@ -107,23 +122,3 @@ def to_host(array):
 def scatter_add(target, index, values):
     """target[index] += values in place, where repeated indices add up (`+=` keeps one)."""
     array_module(target).add.at(target, index, values)
-
-
-def cores():
-    """Number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def in_threads(function, items):
-    """Yield function(item) for all items, in their order, computed on all cores.
-
-    NumPy computes without Python's lock, so threads share the work. Each sees the caller's
-    context (no_grad, numpy.errstate).
-    """
-    with ThreadPoolExecutor(cores()) as pool:
-        tasks = [pool.submit(copy_context().run, function, item) for item in items]
-        try:
-            while tasks:
-                yield tasks.pop(0).result()
-        finally:
-            pool.shutdown(cancel_futures=True)  # after an error the rest need not be done

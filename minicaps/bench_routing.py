@@ -194,7 +194,7 @@ def contests(batch):
 
 
 def given_em(votes, activations, *betas):
-    size = 4 * votes.size // len(votes)
+    size = 16 * votes.size // len(votes)
     return route_in_blocks(routing.em, [votes, activations], betas, size, keep=True)
 
 
@@ -202,7 +202,7 @@ def matrix_em(weight, poses, activations, *betas):
     def layer(poses, activations, weight, *betas):
         return routing.em(matrix_votes(poses, weight), activations, *betas)
 
-    size = 4 * weight.size  # a vote has as many numbers as a matrix
+    size = 16 * weight.size  # a vote has as many numbers as a matrix
     return route_in_blocks(layer, [poses, activations], [weight, *betas], size, keep=True)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 import minicaps
-from minicaps.backend import cores
+from minicaps.threads import cores
 
 TRIALS = 2  # timed steps of each variant of the twin, to choose the fastest
 PAUSE = 0.25  # seconds before a step: threads of OpenBLAS spin on for 0.1 s after their work

@@ -9,6 +9,7 @@ import numpy as np
 
 from minicaps.backend import array_module, to_host
 from minicaps.tensor import Tensor
+from minicaps.threads import over_parts
 
 
 class Optimizer:
@@ -141,6 +142,12 @@ class Adam(Optimizer):
         super().__init__(parameters, learning_rate, weight_decay)
 
     def _update(self, p, g, rate, count, m, v):
+        def update(part):
+            self._update_part(p[part], g[part], rate, count, m[part], v[part])
+
+        over_parts(update, p)
+
+    def _update_part(self, p, g, rate, count, m, v):
         xp = array_module(p)
         beta1, beta2 = self.betas
         scratch = xp.empty_like(p)

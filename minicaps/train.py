@@ -21,6 +21,7 @@ from minicaps.graph import no_grad
 from minicaps.models import MODELS
 from minicaps.options import DEFAULTS, complete, make_parser
 from minicaps.tensor import Tensor
+from minicaps.threads import one_blas_thread
 from minicaps.training import (
     Diverged,
     Interrupted,
@@ -88,6 +89,7 @@ def _fail(message, code=1):
 def _command():
     """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter."""
     keep_memory()
+    one_blas_thread()
     if sys.stdout is None:  # closed
         return main()
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
@@ -119,6 +121,7 @@ def _prepare(options, saved):
             f"{out} exists already: choose another --out, or go on with --resume {out}"
         )
     device = choose_device(options["device"])
+    device.allow_tf32(options["tf32"])
     dataset = data.load(
         options["data"],
         folder=options["data_dir"],
@@ -143,6 +146,7 @@ def _train(trainer, options, command):
     """Train, measure, draw, and say what came out."""
     summary = trainer.run() | {
         "device": trainer.device.name,
+        "tf32": options["tf32"],
         "versions": {
             "minicaps": minicaps.__version__,
             "python": platform.python_version(),
@@ -196,9 +200,12 @@ def stuck(loss, classes):
 
 
 class Display:
-    """Tells a person at a terminal how far the training is; silent when `quiet`."""
+    """Tells a person how far the training is: by a bar at a terminal, else by lines.
 
-    EVERY = 0.5  # seconds between looks at the loss; each look waits for the device
+    Silent when `quiet`.
+    """
+
+    BAR, LINE = 0.5, 30.0  # seconds between looks at the loss; each look waits for the device
 
     def __init__(self, quiet):
         self.quiet, self.bar, self.looked = quiet, None, 0.0
@@ -223,6 +230,8 @@ class Display:
             unit_scale=True,
             disable=not (sys.stderr and sys.stderr.isatty()),  # no bar in a file or a pipe
         )
+        if self.bar.disable:
+            self.looked = time.perf_counter()  # a bar is filled in at once
 
     def close(self):
         if self.bar is not None:
@@ -232,15 +241,21 @@ class Display:
         if self.quiet:
             return
         self.bar.update(images)
-        if (now := time.perf_counter()) - self.looked > self.EVERY:
-            self.looked = now
-            trainer.check_finite()
-            seen = trainer.seen()
-            self.bar.set_postfix(
-                epoch=trainer.epoch + 1,
-                loss=f"{float(trainer.loss_sum) / seen:.4f}",
-                accuracy=f"{int(trainer.right) / seen:.2%}",
-            )
+        lines = self.bar.disable
+        if time.perf_counter() - self.looked < (self.LINE if lines else self.BAR):
+            return
+        self.looked = time.perf_counter()
+        trainer.check_finite()
+        epoch, seen = trainer.epoch + 1, trainer.seen()
+        loss = f"{float(trainer.loss_sum) / seen:.4f}"
+        accuracy = f"{int(trainer.right) / seen:.2%}"
+        if not lines:
+            self.bar.set_postfix(epoch=epoch, loss=loss, accuracy=accuracy)
+            return
+        print(
+            f"epoch {epoch}/{trainer.options['epochs']}  {seen:,} of {len(trainer.training):,}"
+            f" pictures  train loss {loss} accuracy {accuracy}"
+        )
 
     def epoch(self, trainer, row):
         loss, classes = row.get("validation_loss", row["train_loss"]), len(trainer.data.class_names)
@@ -253,6 +268,7 @@ class Display:
             if f"{part}_loss" in row:
                 text += f"  {part} loss {row[f'{part}_loss']:.4f}"
                 text += f" accuracy {row[f'{part}_accuracy']:.2%}"
+        self.looked = time.perf_counter()
         self.bar.write(f"{text}  {row['images_per_second']:,.0f} images/s")
 
 

@@ -544,6 +544,17 @@ def fixed_point_of_two(shape, rng):
     return function, [nonzero(rng, shape), normal(rng, shape)]
 
 
+@case("make_votes")
+def make_votes(shape, rng):
+    batch, inputs, outputs, size = exactly(shape, 4)
+    # More children than are done at a time
+    inputs += routing.blocks.CHILDREN * int(rng.integers(2))
+    return routing.make_votes, [
+        normal(rng, (batch, inputs, 2)),
+        normal(rng, (inputs, outputs, 2, size)),
+    ]
+
+
 @case("_route_in_blocks")
 def route_in_blocks(shape, rng):
     batch, inputs, outputs, size = exactly(shape, 4)

@@ -1,6 +1,7 @@
 """Which device is chosen, what is said when it cannot be, and that importing changes nothing."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -126,6 +127,29 @@ def test_array_module_without_cupy(no_cupy):
 def test_is_array(device):
     assert is_array(device.xp.zeros(()))
     assert not is_array(1.0) and not is_array(np.float32(1)) and not is_array([1.0])
+
+
+def test_put_does_not_wait(strict_cupy):
+    choose_device("gpu").put(np.zeros(2))
+    assert strict_cupy.host_copies.total() == 1
+    assert strict_cupy.host_syncs.total() == 0
+
+
+def test_free_memory(strict_cupy, monkeypatch):
+    monkeypatch.setattr(strict_cupy.cuda.runtime, "memGetInfo", lambda: (123, 456))
+    assert choose_device("gpu").free_memory() == 123
+
+
+def test_tf32_is_allowed_on_a_gpu_only(strict_cupy, monkeypatch):
+    monkeypatch.setenv("CUPY_TF32", "")
+    cpu, gpu = choose_device("cpu"), choose_device("gpu")
+    for allowed, found in ((True, "1"), (False, "0")):
+        gpu.allow_tf32(allowed)
+        assert os.environ["CUPY_TF32"] == found
+    cpu.allow_tf32(False)
+    with pytest.raises(ValueError, match="TF32 is for GPUs, and this is the CPU"):
+        cpu.allow_tf32(True)
+    assert os.environ["CUPY_TF32"] == "0"
 
 
 def test_synchronize_waits_for_the_device(strict_cupy):

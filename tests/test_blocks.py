@@ -166,7 +166,7 @@ def test_the_second_routing_computes_only_wanted_gradients(block):
         return at_once(u, weight)
 
     u, weight = Tensor(CAPSULES), Tensor(WEIGHT, requires_grad=True)
-    route_in_blocks(layer, [u], [weight], VOTES_OF_ONE).poses.sum().backward()
+    route_in_blocks(layer, [u], [weight], VOTES_OF_ONE, keep=False).poses.sum().backward()
     assert set(asked) == {(False, False), (False, True)}
 
 
@@ -220,14 +220,29 @@ def test_threads_see_the_settings_of_the_caller(block):
         in_blocks(u, weight)
 
 
-def test_the_votes_of_the_whole_batch_never_exist(monkeypatch):
+@pytest.mark.parametrize("fits", [False, True])
+def test_what_fits_is_kept(block, monkeypatch, fits):
+    block(3)
+    monkeypatch.setattr(blocks, "KEEP", 7 * VOTES_OF_ONE * 8 - (not fits))
+    routed_samples = []
+
+    def route(votes):
+        routed_samples.append(len(votes))
+        return agreement(votes)
+
+    differentiate(in_blocks, CAPSULES, WEIGHT, route=route, keep=None)
+    assert sum(routed_samples) == (7 if fits else 2 * 7)
+
+
+def test_the_votes_of_a_large_batch_never_exist_together(monkeypatch):
     u, weight = draw(200, 50, 4), draw(50, 10, 4, 8)
     whole = 200 * 50 * 10 * 8 * 8
     monkeypatch.setattr(blocks, "BLOCK", whole // 50)
+    monkeypatch.setattr(blocks, "KEEP", whole - 1)
     tensors = [Tensor(a, requires_grad=True) for a in (u, weight)]
     tracemalloc.start()
     try:
-        poses = in_blocks(*tensors).poses
+        poses = in_blocks(*tensors, keep=None).poses
         kept = tracemalloc.get_traced_memory()[0]
         poses.backward(np.ones(poses.shape))
         peak = tracemalloc.get_traced_memory()[1]

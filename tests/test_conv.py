@@ -91,10 +91,13 @@ def test_spectra_lose_no_precision(dtype):
 def test_spectra_are_chosen_where_they_save():
     """The counts by hand, for 128 images of 20×20, 256 channels to 256, 9×9, stride 2."""
     sizes = (128, 20, 20, 256), (256, 9, 9, 256)
-    products = 12 * 60 * 128 * 1024 * 256  # 60 frequencies, 4 phases of 256 channels
-    transforms = 4 * 60 * (128 * 1024 * 100 + 1024 * 256 * 25 + 128 * 256 * 36)
+    # 4 frequencies are real, 48 are not and count three; 4 phases of 256 channels
+    products = 3 * (4 + 3 * 48) * 128 * 1024 * 256
+    # Of n columns: 10 row frequencies of n rows, then 2 real ones by 2 + 3·4, 4 others by 30.
+    planes, kernels, outputs = (10 * n * n + 2 * 14 * n + 4 * 30 * 2 * n for n in (10, 5, 6))
+    transforms = 2 * 128 * 1024 * planes + 3 * 1024 * 256 * kernels + 2 * 128 * 256 * outputs
     patches = 3 * 128 * 36 * 81 * 256 * 256
-    assert fourier.multiplications(*sizes, stride=2) == (patches, products + transforms)
+    assert fourier.multiplications(*sizes, stride=2) == (patches, products, transforms)
 
     def chosen(image, kernel, stride, dtype=np.float32):
         return fourier.worthwhile(np.empty(image, dtype), np.empty(kernel, dtype), stride)

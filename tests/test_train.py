@@ -105,10 +105,9 @@ def test_the_test_figures_are_those_of_the_best_model(whole, monkeypatch):
     found = summary(folder)
     model = training.load_model(folder / "best.npz", CPU)
     test = data.load("strokes", limit=1).test
-    assert training.evaluate(model, test, CPU, "margin") == (
-        found["test_loss"],
-        found["test_right"],
-    )
+    loss, right = training.evaluate(model, test, CPU, "margin")
+    assert loss == pytest.approx(found["test_loss"], rel=1e-5)  # BLAS has other threads there
+    assert right == found["test_right"]
 
 
 def test_metrics_has_a_row_for_each_epoch(whole):

@@ -95,7 +95,7 @@ class MatrixCaps(Module):
                 f"a grid of capsules has poses (B, H, W, T, 4, 4) and activations (B, H, W, T), not"
                 f" {poses.shape} and {activations.shape}"
             )
-        votes *= 4  # EM works on several arrays of their size
+        votes *= 16  # EM goes over many arrays of their size: smaller blocks stay in the cache
         parameters = [self.weight, self.beta_u, self.beta_a]
         return route_in_blocks(layer, [poses, activations], parameters, votes, keep=True)
 
@@ -139,7 +139,7 @@ class MatrixClassCaps(MatrixCaps):
     def forward(self, poses, activations):
         _, h, w, types = activations.shape
         parents, children = self.weight.shape[1], h * w * types
-        coordinates = array_module(poses.data).asarray(_coordinates(h, w, types, poses.dtype))
+        coordinates = _coordinates(array_module(poses.data), h, w, types, poses.dtype)
 
         def layer(poses, activations, weight, beta_u, beta_a):
             everywhere = ops.expand(weight, shape=(h * w, *weight.shape))
@@ -152,9 +152,9 @@ class MatrixClassCaps(MatrixCaps):
         return self.routed(layer, poses, activations, children * parents * SIDE**2)
 
 
-def _coordinates(h, w, types, dtype):
+def _coordinates(xp, h, w, types, dtype):
     """What coordinate addition adds to votes (B, I, J, 16): (I, 1, 16)."""
-    added = np.zeros((h, w, types, 1, SIDE, SIDE), dtype)
-    added[..., 0, -1] = ((np.arange(h) + 0.5) / h)[:, None, None, None]
-    added[..., 1, -1] = ((np.arange(w) + 0.5) / w)[:, None, None]
+    added = xp.zeros((h, w, types, 1, SIDE, SIDE), dtype)
+    added[..., 0, -1] = ((xp.arange(h) + 0.5) / h)[:, None, None, None]
+    added[..., 1, -1] = ((xp.arange(w) + 0.5) / w)[:, None, None]
     return added.reshape(h * w * types, 1, SIDE**2)

@@ -3,13 +3,22 @@
 from minicaps.backend import array_module
 from minicaps.ops.math import as_float
 from minicaps.tensor import op
+from minicaps.threads import over_parts
 
 
 @op
 def relu(x):
     """max(0, x), with slope 0 at 0."""
-    y = array_module(x).maximum(x, 0)
-    return y, lambda g: g * (y > 0)
+    xp = array_module(x)
+    y = xp.empty_like(x)
+    over_parts(lambda part: xp.maximum(x[part], 0, out=y[part]), y)
+
+    def pullback(g):
+        grad = xp.empty_like(y)
+        over_parts(lambda part: xp.multiply(g[part], y[part] > 0, out=grad[part]), y)
+        return grad
+
+    return y, pullback
 
 
 @op

@@ -5,17 +5,20 @@ Images are NCHW, kernels OIHW in shape. In memory the fast version works channel
 row of the image is then one run of L·C numbers, and copying patches is what costs.
 """
 
+import itertools
 import math
 
 import numpy as np
 
 from minicaps.backend import array_module
+from minicaps.graph import joint
 from minicaps.ops.fourier import by_spectra, worthwhile
 from minicaps.ops.product import einsum
 from minicaps.ops.shape import pad
 from minicaps.tensor import op
+from minicaps.threads import in_threads, over_parts, parts
 
-# Bytes of patches at a time: more leaves the cache, fewer feed BLAS less well.
+# Bytes of patches at a time: more leaves the cache, fewer feed BLAS less well
 WORKSPACE = 32 * 2**20
 
 
@@ -68,12 +71,18 @@ def windows(x, window, stride):
 
 def add_windows(total, g, stride):
     """The transpose of `windows`: add g (B, P, Q, K, L, C) to total (B, H, W, C) in place."""
-    p, q, k, m = g.shape[1:5]
-    for i in range(k):
-        for j in range(m):
-            rows = slice(i, i + stride * (p - 1) + 1, stride)
-            columns = slice(j, j + stride * (q - 1) + 1, stride)
-            total[:, rows, columns] += g[:, :, :, i, j]
+    for k, l, seen in _places(total, g.shape[3:5], stride, g.shape[1:3]):
+        seen += g[:, :, :, k, l]
+
+
+def _places(image, window, stride, outputs):
+    """For every place (k, l) in a window: the view (B, P, Q, C) of the pixels that it sees."""
+    for k, l in itertools.product(*map(range, window)):
+        rows, columns = (
+            slice(first, first + stride * (n - 1) + 1, stride)
+            for first, n in zip((k, l), outputs, strict=True)
+        )
+        yield k, l, image[:, rows, columns]
 
 
 def pull_windows(image, g, stride):
@@ -116,71 +125,85 @@ def conv2d(x, weight, bias=None, *, stride=1, padding=0):
     spectra where `fourier.worthwhile` finds that these save enough.
     """
     _check(x, weight, bias, stride, padding)
+    xp = array_module(x)
     image, kernel = channels_last(x, padding), weight.transpose(0, 2, 3, 1)
     correlate = by_spectra if worthwhile(image, kernel, stride) else by_patches
-    y, pull_image, pull_kernel = correlate(image, kernel, stride)
+    y, pull = correlate(image, kernel, stride)
     if bias is not None:
-        y = y.astype(array_module(x).result_type(y.dtype, bias.dtype), copy=False)
-        y += bias
+        y = y.astype(xp.result_type(y.dtype, bias.dtype), copy=False)
+        over_parts(lambda part: xp.add(y[part], bias, out=y[part]), y)
     inside = slice(padding, -padding or None)
 
-    def pull_x(g):
-        return pull_image(channels_last(g))[:, inside, inside].transpose(0, 3, 1, 2)
+    def sweep(g, wanted):
+        g = channels_last(g)
+        grad_image, grad_kernel = pull(g, wanted)
+        return (
+            grad_image[:, inside, inside].transpose(0, 3, 1, 2) if wanted[0] else None,
+            grad_kernel.transpose(0, 3, 1, 2) if wanted[1] else None,
+            xp.ones(g[..., 0].size, g.dtype) @ g.reshape(-1, g.shape[3]) if wanted[2] else None,
+        )
 
-    def pull_weight(g):
-        return pull_kernel(channels_last(g)).transpose(0, 3, 1, 2)
-
-    return y.transpose(0, 3, 1, 2), (pull_x, pull_weight, lambda g: g.sum(axis=(0, 2, 3)))
+    return y.transpose(0, 3, 1, 2), joint(sweep)
 
 
 def by_patches(image, kernel, stride):
     """Correlate image (B, H, W, C) with kernel (O, K, L, C) as one product of matrices.
 
-    Returns y (B, P, Q, O) and two functions of g, which is like y: the gradients of image and
-    kernel. Patch matrix (B·P·Q, K·L·C) times kernel matrix (K·L·C, O), a few images at a time:
-    the patches of a whole batch would fill 380 MB for CapsNet's second layer, and memory is
-    slower than BLAS.
+    Returns y (B, P, Q, O), and a function of g, which is like y, and of two booleans that tell what
+    is wanted: the gradients of image and kernel. Patch matrix (B·P·Q, K·L·C) times kernel matrix
+    (K·L·C, O), a few images at a time: the patches of a whole batch would fill 380 MB for CapsNet's
+    second layer, and memory is slower than BLAS.
     """
     xp = array_module(image)
-    o, *window, c = kernel.shape
+    o, *window, _ = kernel.shape
     matrix = kernel.reshape(o, -1)  # (O, K·L·C)
     p, q = (output_size(n, k, stride) for n, k in zip(image.shape[1:3], window, strict=True))
     y = xp.empty((len(image), p, q, o), xp.result_type(image.dtype, kernel.dtype))
     blocks = _blocks(y, matrix)
-    for images, patches in _patches(image, window, stride, blocks):
-        xp.matmul(patches, matrix.T, out=y[images].reshape(-1, o))
 
-    def pull_image(g):
-        total = xp.zeros_like(image)
-        for images in blocks:
-            patches = g[images].reshape(-1, o) @ matrix
-            add_windows(total[images], patches.reshape(-1, p, q, *window, c), stride)
-        return total
+    def correlate(images):
+        xp.matmul(_patches(image[images], window, stride), matrix.T, out=y[images].reshape(-1, o))
 
-    def pull_kernel(g):
-        total = xp.zeros_like(matrix)
-        for images, patches in _patches(image, window, stride, blocks):
-            total += g[images].reshape(-1, o).T @ patches
-        return total.reshape(kernel.shape)
+    def of_kernel(g, image):
+        return g.reshape(-1, o).T @ _patches(image, window, stride)
 
-    return y, pull_image, pull_kernel
+    def of_image(g, total):
+        rows = g.reshape(-1, o)
+        for k, l, seen in _places(total, window, stride, (p, q)):
+            seen += (rows @ kernel[:, k, l]).reshape(seen.shape)
+
+    def pull(g, wanted):
+        grad_image = grad_kernel = None
+        if wanted[0]:
+            grad_image = xp.zeros_like(image)
+            for _ in in_threads(lambda n: of_image(g[n], grad_image[n]), blocks):
+                pass
+        if wanted[1]:
+            grad_kernel = xp.zeros_like(matrix)
+            for part in in_threads(lambda n: of_kernel(g[n], image[n]), blocks):
+                grad_kernel += part
+            grad_kernel = grad_kernel.reshape(kernel.shape)
+        return grad_image, grad_kernel
+
+    for _ in in_threads(correlate, blocks):
+        pass
+    return y, pull
 
 
 def _blocks(y, kernel):
-    """Slices of the batch whose patches fit into WORKSPACE bytes."""
+    """Slices of the batch whose patches fit into WORKSPACE bytes, at least one for each core."""
     image_bytes = math.prod(y.shape[1:3]) * kernel.shape[1] * y.dtype.itemsize
-    step = max(1, WORKSPACE // max(1, image_bytes))
-    return [slice(i, min(i + step, len(y))) for i in range(0, len(y), step)]
+    return parts(len(y), max(1, WORKSPACE // max(1, image_bytes)))
 
 
-def _patches(image, window, stride, blocks):
-    """Yield (slice of the batch, its patch matrix); one workspace serves all the blocks."""
+def _patches(image, window, stride):
+    """The patch matrix (B·P·Q, K·L·C) of some images.
+
+    What lies together in memory is copied together: rows of a patch, or, of few channels, one place
+    of all patches, in a matrix that is transposed.
+    """
     view = windows(image, window, stride)
-    workspace = None
-    for images in blocks:
-        block = view[images]
-        if workspace is None:
-            workspace = array_module(image).empty(block.shape, image.dtype)
-        patches = workspace[: len(block)]
-        patches[...] = block
-        yield images, patches.reshape(-1, math.prod(block.shape[3:]))
+    size = math.prod(view.shape[3:])
+    if math.prod(view.shape[4:]) < view.shape[2]:
+        return view.transpose(3, 4, 5, 0, 1, 2).reshape(size, -1).T
+    return view.reshape(-1, size)

@@ -2,132 +2,203 @@
 
 The convolution theorem: where the circular correlation of two planes is wanted, their discrete
 Fourier transforms multiply, frequency by frequency. A stride s splits image and kernel into s·s
-phases (every s-th row and column), each of which is correlated with stride 1. Planes are small
-here, so a transform is one product with a real matrix, which BLAS does for all images, channels
-and phases at once and which leaves frequency as the first axis, as the products of spectra want.
+phases (every s-th row and column), each of which is correlated with stride 1. Written with real
+numbers alone, the theorem is a bilinear algorithm: three linear maps, and products between them,
 
-Letters as in `conv`, and: N×M plane of one phase, R×S kernel of one phase, F frequencies kept (half
-of N·M, since the planes are real), T = s·s·C. A spectrum is a pair (real part, imaginary part).
+    y = Cᵀ [(A x) ∘ (B w)]       A of image planes, B of kernels, C of outputs.
+
+(a + ib)(c − id) takes three real products, a·c, b·d and (a + b)·(c − d) (Gauss), whose sums are
+rows of A, B and C; a frequency that is real takes one. So 10×10 planes cost 148 products for the
+2,916 of 9×9 kernels with stride 2 at 6×6 places, and each is a product of matrices over images,
+channels and phases, which BLAS does. Gradients are the transposed maps.
+
+Letters as in `conv`, and: N×M plane of one phase, R×S kernel of one phase, T = s·s·C, F products.
 """
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from minicaps.backend import array_module
+from minicaps.threads import matmul
 
-LARGEST_PLANE = 32 * 32  # pixels; the matrices of the transform then take 18 MB in float64
-
-
-@lru_cache(maxsize=8)
-def _waves(n, m):
-    """Matrices of the transform of n×m planes, (2, F, n, m), and of its inverse, (n, m, 2, F)."""
-    rows = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
-    columns = np.exp(-2j * np.pi * np.outer(np.arange(m // 2 + 1), np.arange(m)) / m)
-    waves = np.einsum("an,bm->abnm", rows, columns).reshape(-1, n, m)  # (F, n, m)
-    twice = np.full(m // 2 + 1, 2.0)  # a frequency that is left out is the conjugate of one kept
-    twice[0] = 1
-    if m % 2 == 0:
-        twice[-1] = 1
-    share = np.tile(twice, n)[:, None, None] / (n * m)
-    forward = np.stack([waves.real, waves.imag])
-    return forward, (forward * share).transpose(2, 3, 0, 1)
+LARGEST_PLANE = 32 * 32  # pixels
 
 
-def multiplications(image_shape, kernel_shape, stride):
-    """Count the multiplications of a forward and a backward pass: (by patches, by spectra)."""
-    b, _, _, c = image_shape
-    o, k, m, _ = kernel_shape
-    out, taps, plane = _sizes(image_shape, kernel_shape, stride)
-    t, f = stride * stride * c, plane[0] * (plane[1] // 2 + 1)
-    products = 3 * 4 * b * t * o  # output and both gradients, four real ones for a complex one
-    transforms = 4 * (b * t * math.prod(plane) + t * o * math.prod(taps) + b * o * math.prod(out))
-    return 3 * b * math.prod(out) * k * m * c * o, f * (products + transforms)
+class Transform(NamedTuple):
+    """A linear map of planes (R, S, …) to F numbers each, (F, …): along rows, then columns.
 
-
-def worthwhile(image, kernel, stride):
-    """Tell whether spectra save at least a third of the multiplications that patches take.
-
-    CapsNet's 9×9 kernels of stride 2 on 256 channels: 73 G by patches, 29 G by spectra, for 128
-    images of 20×20. 3×3 kernels of stride 2 and single channels do not gain: there the transforms
-    cost more than they save. Not for half precision, nor for integers, nor for planes whose
-    matrices would take more memory than the images.
+    Row frequencies that are real come first, then real and imaginary parts of the others.
     """
-    if not {image.dtype.name, kernel.dtype.name} <= {"float32", "float64"}:
-        return False
-    patches, spectra = multiplications(image.shape, kernel.shape, stride)
-    plane = _sizes(image.shape, kernel.shape, stride)[2]
-    return 3 * spectra < 2 * patches and math.prod(plane) <= LARGEST_PLANE
+
+    rows: np.ndarray  # (N, R)
+    single: np.ndarray  # (f, S), of a real row frequency
+    pair: np.ndarray  # (3 M, 2 S), of the real and imaginary part of another
+
+    def __call__(self, planes):
+        xp = array_module(planes)
+        k = math.prod(planes.shape[2:])
+        between = matmul(self.rows, planes.reshape(len(planes), -1))
+        spectrum = xp.empty((self.number, k), planes.dtype)
+        for matrix, part, before in self._steps(spectrum, between.reshape(-1, k)):
+            matmul(matrix, before, out=part)
+        return spectrum.reshape(self.number, *planes.shape[2:])
+
+    def transpose(self, spectrum):
+        """Apply the transposed map, (F, …) to (R, S, …)."""
+        xp = array_module(spectrum)
+        columns, k = self.single.shape[1], math.prod(spectrum.shape[1:])
+        between = xp.empty((len(self.rows) * columns, k), spectrum.dtype)
+        for matrix, part, before in self._steps(spectrum.reshape(-1, k), between):
+            matmul(matrix.T, part, out=before)
+        planes = matmul(self.rows.T, between.reshape(len(self.rows), -1))
+        return planes.reshape(-1, columns, *spectrum.shape[1:])
+
+    @property
+    def number(self):
+        """F, the number of products."""
+        real = _real(len(self.rows))
+        return real * len(self.single) + (len(self.rows) - real) // 2 * len(self.pair)
+
+    @property
+    def multiplications(self):
+        """Their number for one plane."""
+        real, (n, rows), columns = _real(len(self.rows)), self.rows.shape, self.single.shape[1]
+        return n * rows * columns + real * self.single.size + (n - real) // 2 * self.pair.size
+
+    def _steps(self, spectrum, between):
+        """The two kinds of row frequencies: (matrix, part of spectrum, what it is made of)."""
+        real, k = _real(len(self.rows)), spectrum.shape[1]
+        cut, start = real * len(self.single), real * self.single.shape[1]
+        for matrix, part, before in (
+            (self.single, spectrum[:cut], between[:start]),
+            (self.pair, spectrum[cut:], between[start:]),
+        ):
+            height, width = matrix.shape
+            stack = len(part) // height
+            yield matrix, part.reshape(stack, height, k), before.reshape(stack, width, k)
 
 
-def by_spectra(image, kernel, stride):
-    """Correlate image (B, H, W, C) with kernel (O, K, L, C).
+def _real(n):
+    """Number of real frequencies of n real numbers: 0 and, of an even number, n/2."""
+    return 2 - n % 2
 
-    Returns y (B, P, Q, O) and two functions of g, which is like y: the gradients of image and
-    kernel. Same as `conv.by_patches`, up to rounding: relative to the largest output of an image
-    and channel, since every frequency sees the whole image. One infinite pixel makes all outputs
-    of its image NaN.
+
+GAUSS = {  # what of (real part, imaginary part) enters the three products
+    "image": np.array([[1, 0], [0, 1], [1, 1]]),
+    "kernel": np.array([[1, 0], [0, 1], [1, -1]]),
+    "output": np.array([[1, -1], [1, 1], [0, 1]]),
+}
+
+
+@lru_cache(maxsize=64)
+def transform(plane, size, role, dtype, xp):
+    """The map A, B or C of planes (N, M), for arrays that fill the first `size` rows and columns.
+
+    role: "image", "kernel" or "output". dtype and xp: of the matrices.
     """
-    xp = array_module(image)
-    out, taps, plane = _sizes(image.shape, kernel.shape, stride)
-    dtype = xp.result_type(image.dtype, kernel.dtype)
-    waves, back_waves = (xp.asarray(a.astype(dtype)) for a in _waves(*plane))
-    f = waves.shape[1]
+    (n, m), (real_n, real_m), triple = plane, map(_real, plane), GAUSS[role]
 
-    def transform(planes, conjugate=False):
-        """Planes (rows, columns, A, T), the rest of N×M zero -> spectrum (2, F, A, T)."""
-        rows, columns, a, t = planes.shape
-        matrix = waves[:, :, :rows, :columns].reshape(2 * f, -1)
-        if conjugate:
-            matrix = xp.concatenate([matrix[:f], -matrix[f:]])
-        return (matrix @ planes.reshape(rows * columns, -1)).reshape(2, f, a, t)
+    def waves(n, count):
+        """Real and imaginary part of e^−iθ for all n frequencies: real ones first, then 1, 2, …"""
+        real = np.arange(_real(n)) * (n // 2)
+        order = np.concatenate([real, np.setdiff1d(np.arange(n), real)])
+        wave = np.exp(-2j * np.pi * np.outer(order, np.arange(count)) / n)
+        return wave.real, wave.imag
 
-    def transform_back(spectrum, size):
-        """Spectrum (2, F, A, T) -> the first rows and columns of its planes, (*size, A, T)."""
-        matrix = back_waves[: size[0], : size[1]].reshape(-1, 2 * f)
-        return (matrix @ spectrum.reshape(2 * f, -1)).reshape(*size, *spectrum.shape[2:])
+    # One of each pair of conjugates: they stand at 1 … (n−1)/2 after the real ones.
+    re, im = waves(n, size[0])
+    half = slice(real_n, real_n + (n - real_n) // 2)
+    rows = np.concatenate([re[:real_n], np.stack([re[half], im[half]], 1).reshape(-1, size[0])])
 
-    def of_output(g, conjugate=False):
-        return transform(xp.ascontiguousarray(g.transpose(1, 2, 0, 3)), conjugate)  # (2, F, B, O)
-
-    x = transform(_split(image, plane, stride))  # (2, F, B, T)
-    w = transform(_split(kernel, taps, stride), conjugate=True)  # (2, F, O, T)
-    y = transform_back(_multiply(x, w.transpose(0, 1, 3, 2)), out)  # (P, Q, B, O)
-    del w  # the largest array here; made anew for the gradient
-
-    def pull_image(g):
-        w = transform(_split(kernel, taps, stride))
-        return _join(transform_back(_multiply(of_output(g), w), plane), image.shape, stride)
-
-    def pull_kernel(g):
-        g = of_output(g, conjugate=True).transpose(0, 1, 3, 2)  # (2, F, O, B)
-        return _join(transform_back(_multiply(g, x), taps), kernel.shape, stride)
-
-    return y.transpose(2, 0, 1, 3), pull_image, pull_kernel
+    re, im = waves(m, size[1])
+    half = slice(real_m, real_m + (m - real_m) // 2)
+    threefold = np.einsum("gp,pls->gls", triple, np.stack([re[half], im[half]]))
+    # (x + iy)(re + i im): parts of the product, of x and y
+    parts = np.stack([np.concatenate([re, -im], 1), np.concatenate([im, re], 1)])
+    pair = np.einsum("gp,pls->gls", triple, parts).reshape(-1, 2 * size[1])
+    once = twice = 1.0
+    if role == "output":  # a frequency that is left out is the conjugate of one kept
+        once, twice = 1 / (n * m), 2 / (n * m)
+    single = np.concatenate([once * re[:real_m], twice * threefold.reshape(-1, size[1])])
+    return Transform(*(xp.asarray(a.astype(dtype)) for a in (rows, single, twice * pair)))
 
 
 def _sizes(image_shape, kernel_shape, stride):
-    """Sizes of the output (P, Q), of a phase of the kernel (R, S) and of the planes (N, M)."""
+    """Sizes of a phase of the image (N, M), of the kernel (R, S), and of the output (P, Q)."""
     out = tuple(
         (n - k) // stride + 1 for n, k in zip(image_shape[1:3], kernel_shape[1:3], strict=True)
     )
     taps = tuple(-(-k // stride) for k in kernel_shape[1:3])
     # The last output reads up to plane row P + R − 2: nothing wraps around into what is kept.
-    return out, taps, tuple(p + r - 1 for p, r in zip(out, taps, strict=True))
+    return tuple(p + r - 1 for p, r in zip(out, taps, strict=True)), taps, out
 
 
-def _multiply(a, b):
-    """Product of complex matrices given as pairs of real ones, (2, F, …)."""
-    xp = array_module(a)
-    c = xp.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
-    xp.matmul(a[0], b[0], out=c[0])
-    part = a[1] @ b[1]
-    c[0] -= part
-    xp.matmul(a[0], b[1], out=c[1])
-    xp.matmul(a[1], b[0], out=part)
-    c[1] += part
-    return c
+def _maps(image_shape, kernel_shape, stride, dtype="float64", xp=np):
+    """Sizes as in `_sizes`, and the three transforms of such arrays."""
+    sizes = _sizes(image_shape, kernel_shape, stride)
+    pairs = zip(sizes, GAUSS, strict=True)
+    return sizes, [transform(sizes[0], size, role, dtype, xp) for size, role in pairs]
+
+
+def multiplications(image_shape, kernel_shape, stride):
+    """Count the multiplications of a forward and a backward pass: (patches, products, transforms).
+
+    By patches there is one kind, by spectra there are two.
+    """
+    (b, _, _, c), (o, k, m, _) = image_shape, kernel_shape
+    (_, _, out), maps = _maps(image_shape, kernel_shape, stride)
+    t = stride * stride * c
+    vectors = 2 * b * t, 3 * t * o, 2 * b * o  # how many planes are transformed
+    transforms = sum(a.multiplications * n for a, n in zip(maps, vectors, strict=True))
+    return 3 * b * math.prod(out) * k * m * c * o, 3 * maps[0].number * b * t * o, transforms
+
+
+def worthwhile(image, kernel, stride):
+    """Tell whether spectra take fewer multiplications than patches, those of transforms threefold.
+
+    (Transforms move much memory for each multiplication.) CapsNet's 9×9 kernels of stride 2 on 256
+    channels, for 128 images of 20×20: 73 G by patches, 15 G and 2 G by spectra. Single channels, or
+    3×3 kernels of stride 2, do not gain. Not for half precision, nor for integers, nor for large
+    planes, whose kernels would have spectra much larger than themselves.
+    """
+    if not {image.dtype.name, kernel.dtype.name} <= {"float32", "float64"}:
+        return False
+    if math.prod(_sizes(image.shape, kernel.shape, stride)[0]) > LARGEST_PLANE:
+        return False
+    patches, products, transforms = multiplications(image.shape, kernel.shape, stride)
+    return products + 3 * transforms < patches
+
+
+def by_spectra(image, kernel, stride):
+    """Correlate image (B, H, W, C) with kernel (O, K, L, C).
+
+    Returns y (B, P, Q, O) and the sweep to the gradients of image and kernel. Same as
+    `conv.by_patches`, up to rounding: relative to the largest output of an image and channel, since
+    every frequency sees the whole image. One infinite pixel makes all outputs of its image NaN.
+    """
+    xp = array_module(image)
+    dtype = xp.result_type(image.dtype, kernel.dtype).name
+    (plane, taps, _), (a, b, c) = _maps(image.shape, kernel.shape, stride, dtype, xp)
+
+    def of_kernel():
+        return b(_split(kernel, taps, stride))  # (F, O, T), the largest array here: made twice
+
+    x = a(_split(image, plane, stride))  # (F, B, T)
+    y = c.transpose(matmul(x, of_kernel().transpose(0, 2, 1)))  # (P, Q, B, O)
+
+    def sweep(g, wanted):
+        g = c(xp.ascontiguousarray(g.transpose(1, 2, 0, 3)))  # (F, B, O)
+        grad_image = grad_kernel = None
+        if wanted[0]:
+            grad_image = _join(a.transpose(matmul(g, of_kernel())), image.shape, stride)
+        if wanted[1]:
+            grad_kernel = _join(b.transpose(matmul(g.transpose(0, 2, 1), x)), kernel.shape, stride)
+        return grad_image, grad_kernel
+
+    return y.transpose(2, 0, 1, 3), sweep
 
 
 def _split(a, size, stride):

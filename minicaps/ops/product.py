@@ -5,6 +5,7 @@ import math
 from minicaps.backend import array_module
 from minicaps.graph import joint
 from minicaps.tensor import op
+from minicaps.threads import matmul as product
 
 
 @op
@@ -20,17 +21,18 @@ def matmul(a, b):
         return g[..., None, :] if a.ndim == 1 else g
 
     def pull_a(g):
-        return as_matrix(g) @ xp.swapaxes(columns, -1, -2)
+        return product(as_matrix(g), xp.swapaxes(columns, -1, -2))
 
     def pull_b(g):
         g = as_matrix(g)
         if b.ndim == 2 and a.ndim > 2:  # one product of tall matrices sums over the batch
             n = math.prod(a.shape[:-1])
-            return a.reshape(n, a.shape[-1]).T @ g.reshape(n, g.shape[-1])
-        g = xp.swapaxes(rows, -1, -2) @ g
+            return product(a.reshape(n, a.shape[-1]).T, g.reshape(n, g.shape[-1]))
+        g = product(xp.swapaxes(rows, -1, -2), g)
         return g[..., 0] if b.ndim == 1 else g
 
-    return a @ b, (pull_a, pull_b)
+    y = product(a, b) if min(a.ndim, b.ndim) > 1 else a @ b
+    return y, (pull_a, pull_b)
 
 
 def einsum(subscripts, *operands):
@@ -84,8 +86,7 @@ def _contract(operands, output, sizes):
         (other, y), rest = rest[0], rest[1:]
         needed = set(output).union(*(i for i, _ in rest))
         letters, x = _contract_pair(letters, x, other, y, needed)
-    x = x.sum(axis=tuple(n for n, c in enumerate(letters) if c not in output))
-    letters = [c for c in letters if c in output]
+    x, letters = _sum_out(x, list(letters), keep=output)
     missing = [c for c in output if c not in letters]  # summed out of an operand on its own
     xp = array_module(x)
     x = xp.broadcast_to(
@@ -109,7 +110,7 @@ def _contract_pair(p, x, q, y, needed):
     k = math.prod(x.shape[nb + nl :])
     x = x.reshape((*x.shape[:nb], math.prod(x.shape[nb : nb + nl]), k))
     y = y.reshape((*y.shape[:nb], k, math.prod(y.shape[nb + ns :])))
-    return batch + left + right, (x @ y).reshape(shape)
+    return batch + left + right, product(x, y).reshape(shape)
 
 
 def _sum_out(x, letters, keep):

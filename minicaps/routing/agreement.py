@@ -133,7 +133,8 @@ def _agreement(
     """The fused routing; the couplings (B, J, I) of the last iteration are appended to `record`."""
     xp = array_module(votes)
     U = votes.transpose(0, 2, 1, 3)  # (B, J, I, D): matrices of votes, one for each parent
-    b = xp.zeros(U.shape[:3], U.dtype)
+    alike = 1 if parents["windows"] is None else len(U)  # at first all samples have these logits
+    b = xp.zeros((alike, *U.shape[1:3]), U.dtype)
     tape = []
     for t in range(iterations):
         c, pull_c = couple.__wrapped__(inverse_temperature * b, axis=1, **parents)
@@ -147,7 +148,7 @@ def _agreement(
         if not last:
             agreed = (U @ v[..., None])[..., 0]  # (B, J, I)
             b = b + agreed if update == "accumulate" else agreed
-    record.append(c)
+    record.append(xp.broadcast_to(c, U.shape[:3]))
 
     def pullback(g):
         # ∂loss/∂U is a sum of outer products, a_t ⊗ ḡ_t for each use of U: one product at the end.
@@ -159,16 +160,14 @@ def _agreement(
                 vectors.append(v)
                 g = (grad_b[:, :, None, :] @ U)[:, :, 0]
             grad_s = pull_v(g)
-            weights.append(c)  # s = c U
+            weights.append(xp.broadcast_to(c, U.shape[:3]))  # s = c U
             vectors.append(grad_s)
             if gradient == "stop" or t == 0:
                 break
             through_c = inverse_temperature * pull_c((U @ grad_s[..., None])[..., 0])
             passed_on = grad_b if update == "accumulate" and grad_b is not None else 0
             grad_b = through_c + passed_on
-        grad_votes = xp.empty_like(votes)
-        weights, vectors = xp.stack(weights, axis=3), xp.stack(vectors, axis=2)
-        xp.matmul(weights, vectors, out=grad_votes.transpose(0, 2, 1, 3))
-        return grad_votes
+        weights = xp.stack(weights, axis=2).transpose(0, 1, 3, 2)  # (B, J, I, terms)
+        return (weights @ xp.stack(vectors, axis=2)).transpose(0, 2, 1, 3)
 
     return v, pullback

@@ -1,45 +1,74 @@
-"""Capsule layers that never hold the votes of the whole batch.
+"""Capsule layers that route a block of samples at a time, in threads.
 
-The votes û_j|i = W_ijᵀ u_i of CapsNet fill 94 MB at batch 128. They are cheaper to compute than to
-fetch from memory: we make those of a few samples, route them while they are in the cache, and
-forget them; the backward pass makes them again.
+The votes û_j|i = W_ijᵀ u_i of CapsNet fill 94 MB at batch 128. If all fit into KEEP they are held
+for the backward pass; else the backward pass makes those of each block again.
 """
 
 import numpy as np
 
-from minicaps.backend import array_module, cores, in_threads
+from minicaps.backend import array_module
 from minicaps.graph import is_recording, joint, recording
-from minicaps.ops.product import einsum
 from minicaps.ops.shape import concatenate
 from minicaps.routing.contract import Routed
 from minicaps.tensor import Tensor, op
+from minicaps.threads import cores, in_threads
 
-BLOCK = 12 * 2**20  # bytes of votes at a time
+BLOCK = 48 * 2**20  # bytes of votes at a time
+CHILDREN = 64  # whose votes are made at a time
+KEEP = 2**28  # bytes of votes that a backward pass may find kept
 
 
+@op
 def make_votes(u, weight):
-    """û_j|i = W_ijᵀ u_i: capsules u (B, I, N) and weight (I, J, N, D) give votes (B, I, J, D)."""
+    """û_j|i = W_ijᵀ u_i: capsules u (B, I, N) and weight (I, J, N, D) give votes (B, I, J, D).
+
+    In memory they lie as (B, J, I, D), as routings read them, and weights best as (I, N, J, D): the
+    votes of a child are one product then, and those of a few children are in the cache when they
+    are put into their order.
+    """
     fits = u.ndim == 3 and weight.ndim == 4 and u.shape[1:] == (weight.shape[0], weight.shape[2])
     if not fits or 0 in weight.shape:
         raise ValueError(
             f"capsules (B, I, N) and weights (I, J, N, D) do not fit: {u.shape}, {weight.shape}"
         )
-    return einsum("bin,ijnd->bijd", u, weight)
+    xp, (i, j, n, d) = array_module(u, weight), weight.shape
+    step = CHILDREN if xp is np else i
+    parts = [slice(k, k + step) for k in range(0, i, step)]
+    matrices = weight.transpose(0, 2, 1, 3).reshape(i, n, j * d)
+    votes = xp.empty((len(u), j, i, d), xp.result_type(u.dtype, weight.dtype))
+    for some in parts:
+        made = u[:, some].transpose(1, 0, 2) @ matrices[some]  # (some, B, J·D)
+        votes[:, :, some] = made.reshape(*made.shape[:2], j, d).transpose(1, 2, 0, 3)
+
+    def sweep(g, wanted):
+        grad_u, grad_matrices = xp.empty(u.shape, g.dtype), xp.empty(matrices.shape, g.dtype)
+        for some in parts:
+            part = g[:, some].transpose(1, 0, 2, 3)
+            part = part.reshape(*part.shape[:2], j * d)  # (some, B, J·D)
+            if wanted[0]:
+                grad_u[:, some] = (part @ matrices[some].transpose(0, 2, 1)).transpose(1, 0, 2)
+            if wanted[1]:
+                xp.matmul(u[:, some].transpose(1, 2, 0), part, out=grad_matrices[some])
+        return grad_u, grad_matrices.reshape(i, n, j, d).transpose(0, 2, 1, 3)
+
+    return votes.transpose(0, 2, 1, 3), joint(sweep)
 
 
-def route_in_blocks(layer, inputs, parameters, votes, *, keep=False):
+def route_in_blocks(layer, inputs, parameters, votes, *, keep=None):
     """Equal to layer(*inputs, *parameters), in less memory: a few samples at a time.
 
     layer: a function of tensors that returns Routed, treating every sample alone, and depending on
     no other tensors.
     inputs: tensors whose first axis is the batch. parameters: tensors that all samples share.
     votes: how many numbers the votes of one sample are. keep: hold what the forward pass made
-    until the backward pass, for routings that cost more than memory does.
+    until the backward pass, or make it again; by default, hold it if all votes fit into KEEP.
     """
     lengths = [len(x) for x in inputs]
     if len(set(lengths)) != 1:
         raise ValueError(f"the inputs have batches of different sizes: {lengths}")
     wanted = [t.requires_grad for t in (*inputs, *parameters)]
+    if keep is None:
+        keep = inputs[0].shape[0] * votes * inputs[0].dtype.itemsize <= KEEP
     record = []
     joined = _route_in_blocks(
         *inputs,
@@ -59,7 +88,8 @@ def _route_in_blocks(*arrays, layer, batched, votes, keep, record):
     xp = array_module(*arrays)
     samples = len(arrays[0])
     workers = cores() if xp is np else 1
-    step = max(1, min(BLOCK // (votes * arrays[0].dtype.itemsize or 1), -(-samples // workers)))
+    room = BLOCK if xp is np else KEEP  # a GPU wants few, large pieces
+    step = max(1, min(room // (votes * arrays[0].dtype.itemsize or 1), -(-samples // workers)))
     each = in_threads if workers > 1 and samples > step else map
     blocks = [slice(n, n + step) for n in range(0, max(1, samples), step)]
 

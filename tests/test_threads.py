@@ -1,0 +1,156 @@
+"""Threads share the work, change no number, and are there only when they pay."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from minicaps import no_grad, threads
+from minicaps.graph import is_recording
+
+
+@pytest.fixture(params=[1, 2, 3])
+def cores(request, monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: request.param)
+    return request.param
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """Products are shared however small, as after `one_blas_thread`."""
+    monkeypatch.setattr(threads, "LEAST", 0)
+    monkeypatch.setattr(threads, "_ours", True)
+
+
+def test_results_come_in_order(cores):
+    assert list(threads.in_threads(lambda n: n * n, range(20))) == [n * n for n in range(20)]
+
+
+def test_threads_work_at_the_same_time(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    meeting = threading.Barrier(2, timeout=30)  # breaks unless both come
+    assert list(threads.in_threads(lambda n: meeting.wait() in (0, 1), range(2))) == [True, True]
+
+
+def test_a_thread_does_its_own_threads_work(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+
+    def outer(_):
+        here = threading.get_ident()
+        return [
+            here == there for there in threads.in_threads(lambda _: threading.get_ident(), "ab")
+        ]
+
+    assert list(threads.in_threads(outer, range(8))) == [[True, True]] * 8
+
+
+def test_a_thread_sees_the_context(cores):
+    with no_grad(), np.errstate(over="raise"):
+        seen = list(threads.in_threads(lambda _: (is_recording.get(), np.geterr()["over"]), "ab"))
+    assert seen == [(False, "raise")] * 2
+
+
+def test_an_error_reaches_the_caller_and_the_threads_live_on(cores):
+    def fail(n):
+        raise ZeroDivisionError(f"mine, {n}")
+
+    with pytest.raises(ZeroDivisionError, match="mine, 0"):
+        list(threads.in_threads(fail, range(100)))
+    assert list(threads.in_threads(str, range(3))) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("most", [None, 1, 2, 7])
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 12])
+def test_parts_are_a_partition(cores, n, most):
+    cut = threads.parts(n, most)
+    assert [k for part in cut for k in range(n)[part]] == list(range(n))
+    longest = min(most or n, -(-n // cores))
+    assert all(0 < part.stop - part.start <= longest for part in cut)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 5), (7,), (9, 2, 3), (100, 40)])
+def test_every_part_is_visited_once(cores, monkeypatch, shape):
+    monkeypatch.setattr(threads, "LEAST", 0)
+    monkeypatch.setattr(threads, "CACHE", 64)
+    visits = np.zeros(shape, int)
+
+    def visit(part):
+        visits[part] += 1
+
+    if visits.size:
+        threads.over_parts(visit, visits)
+    assert (visits == 1).all()
+
+
+def test_a_small_array_is_one_part():
+    asked = []
+    threads.over_parts(asked.append, np.ones(()))
+    threads.over_parts(asked.append, np.ones((0, 4)))
+    assert asked == [..., ...]
+
+
+SHAPES = [
+    ((3, 4), (4, 5)),
+    ((9, 4), (4, 2)),
+    ((2, 1), (1, 2)),
+    ((8, 3, 4), (8, 4, 5)),
+    ((9, 2, 3), (9, 3, 1)),
+    ((2, 3, 4), (2, 4, 9)),
+    ((3, 4), (6, 4, 5)),
+    ((6, 3, 4), (4, 5)),
+    ((1, 3, 4), (8, 4, 5)),
+    ((2, 9, 3, 4), (9, 4, 2)),
+    ((0, 3, 4), (0, 4, 5)),
+    ((5, 0), (0, 4)),
+    ((0, 4), (4, 3)),
+]
+
+
+@pytest.mark.parametrize("dtypes", [("d", "d"), ("f", "f"), ("f", "d"), ("i", "i")])
+@pytest.mark.parametrize(("a", "b"), SHAPES)
+def test_a_shared_product_is_the_product(cores, shared, a, b, dtypes):
+    rng = np.random.default_rng(0)
+    a, b = ((9 * rng.random(s)).astype(t) for s, t in zip((a, b), dtypes, strict=True))
+    expected = a @ b
+    found = threads.matmul(a, b)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    out = np.full_like(expected, 7)
+    assert threads.matmul(a, b, out=out) is out
+    np.testing.assert_allclose(out, expected, rtol=1e-6)
+
+
+def test_a_shared_product_takes_any_layout(cores, shared):
+    rng = np.random.default_rng(0)
+    a, b = rng.random((4, 9, 8)).transpose(1, 2, 0), rng.random((9, 10, 4)).transpose(0, 2, 1)
+    out = np.empty((10, 9, 8)).transpose(1, 2, 0)
+    threads.matmul(a[..., ::2], b[:, ::2], out=out)
+    np.testing.assert_allclose(out, a[..., ::2] @ b[:, ::2], rtol=1e-12)
+
+
+def test_shapes_that_do_not_fit_are_refused(shared):
+    with pytest.raises(ValueError):
+        threads.matmul(np.ones((3, 4)), np.ones((5, 3)))
+
+
+COUNT = """
+from threadpoolctl import threadpool_info
+import minicaps
+from minicaps.threads import one_blas_thread
+def count():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+print(count())
+one_blas_thread()
+print(count())
+"""
+
+
+def test_a_command_limits_blas_and_an_import_does_not():
+    environment = {"OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT], env=environment, capture_output=True, text=True, check=True
+    )
+    before, after = done.stdout.split("\n")[:2]
+    assert before == str({min(2, threads.cores())}) and after == "{1}"

@@ -41,6 +41,7 @@ DEFAULTS = {
     "start_from": None,
     "device": "auto",
     "precision": "float32",
+    "tf32": False,
     "out": None,
     "resume": None,
     "quiet": False,
@@ -91,6 +92,10 @@ def complete(given):
         (
             options["data"] == "strokes" and options["data_dir"],
             "strokes are drawn, not read: leave --data-dir out",
+        ),
+        (
+            options["tf32"] and options["precision"] != "float32",
+            f"--tf32 rounds products of float32, not of {options['precision']}",
         ),
     ):
         if wrong:
@@ -212,7 +217,7 @@ def _model_options(group):
     _add(group, "gradient", "how it passes the iterations", choices=GRADIENTS)
     text = "how sharply children choose between parents"
     _add(group, "inverse_temperature", text, metavar="BETA", type=_POSITIVE)
-    _add(group, "squash", "squash function", choices=[*SQUASHES, "none"])
+    _add(group, "squash", "which squash", choices=[*SQUASHES, "none"])
     text = "share of the values set to 0 in training"
     _add(group, "dropout", text, metavar="SHARE", type=_number(float, 0, 1))
     text = "normalise the channels after each convolution"
@@ -245,6 +250,8 @@ def _run_options(group):
     _add(group, "start_from", text, metavar="FOLDER")
     _add(group, "device", "where to compute", choices=["auto", "cpu", "gpu"])
     _add(group, "precision", "of all numbers", choices=["float32", "float64"])
+    text = "let a GPU round factors of products to 11 bits"
+    group.add_argument("--tf32", action="store_true", help=text)
     _add(group, "out", "run folder", "runs/DATA-MODEL-PRESET-TIME", metavar="FOLDER")
     text = "go on with that run; only --epochs, --patience, --device, --data-dir, --quiet"
     _add(group, "resume", f"{text} may go with it", metavar="FOLDER")

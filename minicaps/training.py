@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from minicaps import checkpoint, models, ops, optim
-from minicaps.data.batches import batches, number_of_batches
+from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.graph import no_grad
 from minicaps.losses import classification_loss, spread_margin
 from minicaps.tensor import Tensor
@@ -68,7 +68,8 @@ def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False):
             for images, labels in batches(split, EVALUATION_BATCH):
                 if stop:
                     raise Interrupted
-                images, labels = device.put(images.astype(dtype, copy=False)), device.put(labels)
+                images = device.put(images).astype(dtype, copy=False)
+                labels = device.put(labels)
                 activations = model(Tensor(images)).activations
                 mean = classification_loss(loss, model, activations, labels)
                 total = total + mean.data * len(labels)
@@ -102,6 +103,8 @@ class Trainer:
             options["learning_rate"],
             weight_decay=options["weight_decay"],
         )
+        self.training = resident(self.training, device)
+        self.validation = self.validation and resident(self.validation, device)
         self.batches = number_of_batches(len(self.training), options["batch_size"])
         self.epoch = self.batch = 0
         self._rest_of_epoch()  # refuses a shift that does not fit now, not in training
@@ -148,10 +151,12 @@ class Trainer:
             self.batch += 1
             self.seconds = before + time.perf_counter() - started
             self.display.step(self, len(labels))
+        self.device.synchronize()  # a GPU is behind: its time counts
+        self.seconds = before + time.perf_counter() - started
 
     def _step(self, images, labels):
         o, xp = self.options, self.device.xp
-        images = self.device.put(images.astype(self.dtype, copy=False))
+        images = self.device.put(images).astype(self.dtype, copy=False)
         labels = self.device.put(labels)
         self.model.reseed(o["seed"], self.epoch, self.batch)
         routed = self.model(Tensor(images))

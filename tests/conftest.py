@@ -11,6 +11,7 @@ def strict_cupy(monkeypatch):
     from strict_cupy import cupy
 
     cupy.host_syncs.clear()
+    cupy.host_copies.clear()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupyx", None)  # an import of it fails: not needed, not there
     return cupy

@@ -4,7 +4,8 @@
 arrays hide a NumPy array and behave like CuPy's where code written on a CPU goes wrong: no silent
 conversion to NumPy, no mixed operands, 0-d arrays instead of scalars, only the names and keywords
 of the CuPy recorded in cupy_api.json, indices that wrap, no floating-point warnings.
-`cupy.host_syncs` counts, by name, the calls that make the host wait for the device.
+`cupy.host_syncs` counts, by name, the calls that make the host wait for the device, and
+`cupy.host_copies` those that copy an array of the host to the device (numbers go with a launch).
 
 Where the rules come from: cupy/_core/core.pyx, _kernel.pyx and _routines_indexing.pyx of that
 CuPy. Its type promotion is NumPy 2's (checked for all ufuncs on all real dtypes: only sign of a
@@ -42,6 +43,11 @@ SYNCHRONIZING = {*API["synchronizing"], "argwhere"} - {"where"}  # where(c, x, y
 def _sync(name):
     """Note that the host waits for the device here."""
     cupy.host_syncs[name] += 1
+
+
+def _copied(name):
+    """Note that an array goes from the host to the device here."""
+    cupy.host_copies[name] += 1
 
 
 def _not_emulated(name):
@@ -294,6 +300,8 @@ def _index_item(k):
     if k is None or k is Ellipsis or isinstance(k, slice) or is_number:
         return k
     host = np.asarray(k._host if isinstance(k, ndarray) else k)
+    if not isinstance(k, ndarray):
+        _copied("index")
     if host.dtype == bool:
         _sync("boolean index")  # the result's shape depends on the values
     return host.astype(int) if isinstance(k, list | tuple) and host.size == 0 else host
@@ -430,6 +438,8 @@ def _array_maker(name):
         if isinstance(source, ndarray):
             return _run(getattr(np, name), [source], named, keep_layout=True)
         host = source if isinstance(source, np.ndarray) else _unwrap(source)
+        if np.ndim(host) > 0 and not _device_arrays([source]):
+            _copied(name)
         return _wrap(np.array(getattr(np, name)(host, **named)), keep_layout=True)
 
     return make
@@ -505,13 +515,14 @@ def _make_module():
         space, _, name = full.rpartition(".")
         setattr(spaces[space], name, value)
     module.ndarray, module.ufunc, module.__version__ = ndarray, ufunc, API["cupy"]
-    module.host_syncs = Counter()
+    module.host_syncs, module.host_copies = Counter(), Counter()
     stream = SimpleNamespace(synchronize=lambda: _sync("stream.synchronize"))
     module.cuda = SimpleNamespace(
         runtime=SimpleNamespace(
             getDeviceCount=lambda: 1,
             getDevice=lambda: 0,
             getDeviceProperties=lambda device: {"name": b"strict stand-in"},
+            memGetInfo=lambda: (2**30, 2**31),  # bytes: free, total
             deviceSynchronize=stream.synchronize,
         ),
         get_current_stream=lambda: stream,

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minicaps.backend import choose_device
 from minicaps.data import NAMES, Dataset, Split, load, strokes
-from minicaps.data.batches import batches, number_of_batches, shifted
+from minicaps.data.batches import SHARE, batches, number_of_batches, resident, shifted
 
 
 def split_of(n, height=5, width=6, channels=1):
@@ -222,3 +223,38 @@ def test_shifting_leaves_the_data_set_alone():
     for images, _ in batches(split, 5):
         images[:] = -1
     np.testing.assert_array_equal(split.images, before)
+
+
+# ---- on a device
+
+
+@pytest.mark.parametrize("shift", [0, 2])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_batches_made_on_the_device_are_those_of_the_cpu(strict_cupy, shift, channels):
+    split, key = split_of(23, channels=channels), {"seed": 3, "epoch": 2, "shift": shift}
+    there = resident(split, choose_device("gpu"))
+    strict_cupy.host_copies.clear()
+    made = list(batches(there, 4, **key))
+    indices = 2 if shift else 1  # which samples, and how far to shift them
+    assert strict_cupy.host_copies.total() == 6 * indices
+    assert not strict_cupy.host_syncs
+    for images, labels in made:
+        assert isinstance(images, strict_cupy.ndarray) and isinstance(labels, strict_cupy.ndarray)
+    assert equal([(x.get(), y.get()) for x, y in made], list(batches(split, 4, **key)))
+    assert equal(
+        [(x.get(), y.get()) for x, y in batches(there, 5)],
+        list(batches(split, 5)),
+    )
+
+
+def test_pictures_stay_where_they_are_if_a_gpu_has_no_room(strict_cupy, monkeypatch):
+    split, device = split_of(50), choose_device("gpu")
+    needed = int((split.images.nbytes + split.labels.nbytes) / SHARE)
+    for free, fits in ((needed, True), (needed - 1, False)):
+        monkeypatch.setattr(strict_cupy.cuda.runtime, "memGetInfo", lambda free=free: (free, 2**40))
+        assert (resident(split, device) is not split) == fits
+
+
+def test_the_cpu_copies_no_pictures():
+    split = split_of(9)
+    assert resident(split, choose_device("cpu")) is split

@@ -275,6 +275,34 @@ def test_computing_does_not_wait(xp, x):
     assert syncs(xp) == 0
 
 
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda xp, x, host: xp.asarray(host),
+        lambda xp, x, host: xp.array([1.0, 2.0]),
+        lambda xp, x, host: xp.ascontiguousarray(host),
+        lambda xp, x, host: x[np.array([0, 2])],
+        lambda xp, x, host: x[:, [0, 1]],
+        lambda xp, x, host: x.__setitem__(np.array([0, 2]), 1.0),
+    ],
+)
+def test_copying_to_the_device_is_counted(xp, x, host, copy):
+    xp.host_copies.clear()
+    copy(xp, x, host)
+    assert xp.host_copies.total() == 1
+    assert syncs(xp) == 0
+
+
+def test_computing_copies_nothing(xp, x):
+    index = xp.asarray(np.array([0, 2]))
+    xp.host_copies.clear()
+    y = xp.asarray(x) * 2.0 + np.float32(3) + xp.arange(4)
+    y[index] = xp.asarray(0.5)
+    xp.array([y[0], y[1]])
+    xp.pad(y[1:, None], ((0, 0), (1, 1), (0, 0))).fill(1.0)
+    assert not xp.host_copies
+
+
 # --- Only what CuPy has --------------------------------------------------------------------------
 
 

@@ -126,7 +126,7 @@ def test_senseless_values_are_refused_before_any_work(no_work, capsys, name):
 
 def test_every_option_is_in_the_table_of_nonsense():
     assert NONSENSE.keys() | FOLDERS | SWITCHES == DEFAULTS.keys()
-    assert {"quiet", "batch_norm"} == SWITCHES
+    assert {"quiet", "batch_norm", "tf32"} == SWITCHES
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,7 @@ def test_every_option_is_in_the_table_of_nonsense():
         ),
         (["--model", "baseline-cnn", "--loss", "spread"], "cross-entropy, not spread"),
         (["--data-dir", "."], "strokes are drawn, not read: leave --data-dir out"),
+        (["--tf32", "--precision", "float64"], "--tf32 rounds products of float32, not of float64"),
         (["--batchsize", "3"], "unrecognized arguments: --batchsize 3"),
         (["runs"], "unrecognized arguments: runs"),
         (["--epochs"], "argument --epochs: expected one argument"),
@@ -350,8 +351,8 @@ def test_device(strict_cupy):
 
 def test_every_option_has_a_test_that_it_is_obeyed():
     elsewhere = {"data", "data_dir", "device"}  # above
-    in_other_files = {"model", "dropout", "patience", "start_from", "out", "resume", "quiet"}
-    assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | in_other_files == DEFAULTS.keys()
+    others = {"model", "dropout", "patience", "start_from", "tf32", "out", "resume", "quiet"}
+    assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | others == DEFAULTS.keys()
 
 
 def test_complete_adds_the_defaults():

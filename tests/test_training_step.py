@@ -135,8 +135,10 @@ def test_the_device_takes_the_same_step_and_nobody_waits_for_it(strict_cupy, mak
         optimizer = make(model.named_parameters(), 1e-3, weight_decay=0.1)
         batch = make_batch(np.float64, device)
         strict_cupy.host_syncs.clear()
+        strict_cupy.host_copies.clear()
         loss, norm = step(model, optimizer, *batch)
         assert not strict_cupy.host_syncs
+        assert not strict_cupy.host_copies
         gradients = {name: choose_device("cpu").put(p.grad) for name, p in model.named_parameters()}
         return float(loss), float(norm), gradients, model.state_dict(), optimizer.state_dict()
 

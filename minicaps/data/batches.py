@@ -1,8 +1,28 @@
-"""Batches, shuffled and shifted reproducibly, so that a run can be resumed in mid-epoch."""
+"""Batches, shuffled and shifted reproducibly, so that a run can be resumed in mid-epoch.
+
+Random numbers are NumPy's, on the host. Pictures are gathered and shifted where their arrays live,
+on the CPU or on a GPU, by the same code: the batches are bit-equal.
+"""
 
 import numpy as np
 
+from minicaps.backend import array_module
 from minicaps.data.dataset import Split
+
+SHARE = 0.5  # of the memory that is free on a GPU: more pictures would take room from training
+
+
+def resident(split: Split, device) -> Split:
+    """The pictures and labels of `split` on `device`, a `minicaps.backend.Device`, if they fit.
+
+    A batch of them then costs a GPU the copy of its indices. Pictures that take more than `SHARE`
+    of its free memory stay where they are; so does everything for the CPU.
+    """
+    if device.kind == "cpu":
+        return split
+    if split.images.nbytes + split.labels.nbytes > SHARE * device.free_memory():
+        return split
+    return Split(device.put(split.images), device.put(split.labels))
 
 
 def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift=0):
@@ -27,11 +47,12 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
         )
     if shift and seed is None:
         raise ValueError(f"shift={shift} draws random numbers: give a seed")
+    xp = array_module(split.images)
     order = np.arange(len(split)) if seed is None else _random(seed, epoch).permutation(len(split))
 
     def generate():
         for index in range(start, count):
-            which = order[index * batch_size : (index + 1) * batch_size]
+            which = xp.asarray(order[index * batch_size : (index + 1) * batch_size])
             images = split.images[which]
             if shift:
                 random = _random(seed, epoch, index)
@@ -55,10 +76,15 @@ def _random(seed, *key):
 
 def shifted(images, offsets):
     """Move image i of images (n, channels, height, width) by offsets[i] = (down, right), in whole
-    pixels; zeros move in."""
-    height, width = images.shape[2:]
+    pixels; zeros move in. images: on any device; offsets: NumPy's."""
+    xp, (n, channels, height, width) = array_module(images), images.shape
     margin = int(np.abs(offsets).max(initial=0))
-    padded = np.pad(images, ((0, 0), (0, 0), (margin, margin), (margin, margin)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
-    down, right = margin - np.asarray(offsets).T
-    return windows[np.arange(len(images)), :, down, right]
+    padded = xp.pad(images, ((0, 0), (0, 0), (margin, margin), (margin, margin)))
+    # All windows of the size of an image: (n, channels, down, right, height, width), no copy.
+    sn, sc, sh, sw = padded.strides
+    places = (2 * margin + 1, 2 * margin + 1)
+    windows = xp.lib.stride_tricks.as_strided(
+        padded, (n, channels, *places, height, width), (sn, sc, sh, sw, sh, sw)
+    )
+    down, right = xp.asarray(margin - np.asarray(offsets).T)
+    return windows[xp.arange(n), :, down, right]

@@ -12,7 +12,14 @@ from routing_checks import ROUTES, SOLVABLE, WINDOWS, assert_same, differentiate
 
 from minicaps import Tensor, no_grad
 from minicaps.gradcheck import check_gradients
-from minicaps.routing import agreement, agreement_plain, blocks, make_votes, route_in_blocks
+from minicaps.routing import (
+    agreement,
+    agreement_plain,
+    blocks,
+    make_votes,
+    make_votes_plain,
+    route_in_blocks,
+)
 
 CAPSULES, WEIGHT = draw(7, 5, 3), draw(5, 4, 3, 2, seed=1)
 VOTES_OF_ONE = 5 * 4 * 2  # numbers
@@ -41,9 +48,20 @@ def block(monkeypatch):
 
 
 def test_a_vote_is_a_child_times_its_matrix():
-    votes = make_votes(Tensor(CAPSULES), Tensor(WEIGHT)).data
-    assert votes.shape == (7, 5, 4, 2)
-    np.testing.assert_allclose(votes[6, 3, 2], WEIGHT[3, 2].T @ CAPSULES[6, 3], rtol=1e-12)
+    for function in (make_votes, make_votes_plain):
+        votes = function(Tensor(CAPSULES), Tensor(WEIGHT)).data
+        assert votes.shape == (7, 5, 4, 2)
+        np.testing.assert_allclose(votes[6, 3, 2], WEIGHT[3, 2].T @ CAPSULES[6, 3], rtol=1e-12)
+
+
+@pytest.mark.parametrize("children", [1, 3, 4, 100])
+def test_votes_of_a_few_children_at_a_time_are_the_plain_ones(monkeypatch, children):
+    monkeypatch.setattr(blocks, "CHILDREN", children)
+    found, plain = (
+        differentiate(lambda u, w, f=f: agreement(f(u, w)), CAPSULES, WEIGHT)
+        for f in (make_votes, make_votes_plain)
+    )
+    assert_same(found, plain, 1e-12)
 
 
 @each_keep

@@ -8,7 +8,7 @@ take `history`, a list to which the Routed of every iteration is appended, witho
 from functools import partial
 
 from minicaps.routing.agreement import UPDATES, agreement, agreement_plain
-from minicaps.routing.blocks import make_votes, route_in_blocks
+from minicaps.routing.blocks import make_votes, make_votes_plain, route_in_blocks
 from minicaps.routing.contract import GRADIENTS, Routed
 from minicaps.routing.distance import distance, distance_plain
 from minicaps.routing.em import em
@@ -34,6 +34,7 @@ __all__ = [
     "em",
     "fixed_point",
     "make_votes",
+    "make_votes_plain",
     "route_in_blocks",
     "self_consistent_pooling",
 ]

@@ -8,6 +8,7 @@ import numpy as np
 
 from minicaps.backend import array_module
 from minicaps.graph import is_recording, joint, recording
+from minicaps.ops.product import einsum
 from minicaps.ops.shape import concatenate
 from minicaps.routing.contract import Routed
 from minicaps.tensor import Tensor, op
@@ -18,19 +19,28 @@ CHILDREN = 64  # whose votes are made at a time
 KEEP = 2**28  # bytes of votes that a backward pass may find kept
 
 
-@op
-def make_votes(u, weight):
-    """û_j|i = W_ijᵀ u_i: capsules u (B, I, N) and weight (I, J, N, D) give votes (B, I, J, D).
-
-    In memory they lie as (B, J, I, D), as routings read them, and weights best as (I, N, J, D): the
-    votes of a child are one product then, and those of a few children are in the cache when they
-    are put into their order.
-    """
+def _check_votes(u, weight):
     fits = u.ndim == 3 and weight.ndim == 4 and u.shape[1:] == (weight.shape[0], weight.shape[2])
     if not fits or 0 in weight.shape:
         raise ValueError(
             f"capsules (B, I, N) and weights (I, J, N, D) do not fit: {u.shape}, {weight.shape}"
         )
+
+
+def make_votes_plain(u, weight):
+    """û_j|i = W_ijᵀ u_i: capsules u (B, I, N) and weight (I, J, N, D) give votes (B, I, J, D)."""
+    _check_votes(u, weight)
+    return einsum("bin,ijnd->bijd", u, weight)
+
+
+@op
+def make_votes(u, weight):
+    """The same, a few children at a time, in the order that routings read.
+
+    Votes lie in memory as (B, J, I, D), weights best as (I, N, J, D): the votes of a child are one
+    product then, and are put into their order while they are in the cache.
+    """
+    _check_votes(u, weight)
     xp, (i, j, n, d) = array_module(u, weight), weight.shape
     step = CHILDREN if xp is np else i
     parts = [slice(k, k + step) for k in range(0, i, step)]

@@ -2,22 +2,32 @@
 
 import math
 
+from numpy.lib.array_utils import normalize_axis_index
+
 from minicaps.backend import array_module
 from minicaps.ops.math import as_float
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import op
 
 
+def _total(x, axis):
+    """Sum over `axis`, kept with size 1. BLAS adds up short rows much faster than NumPy."""
+    if axis not in (-1, x.ndim - 1):
+        return x.sum(axis=axis, keepdims=True)
+    return x @ array_module(x).ones((x.shape[-1], 1), x.dtype)
+
+
 def _polar(s, axis):
     """Split vectors into direction (0 for the zero vector) and length.
 
-    Dividing by the largest component first keeps squares from overflowing or vanishing.
+    Dividing by the mean size of the components first keeps squares from overflowing or vanishing.
     """
     xp, s = array_module(s), as_float(s)
-    scale = xp.abs(s).max(axis=axis, keepdims=True)
+    numbers = s.shape[normalize_axis_index(axis, s.ndim)]
+    scale = _total(xp.abs(s) / max(1, numbers), axis)
     divisor = xp.where(scale == 0, 1, scale)
     unit = s / divisor
-    norm = xp.sqrt((unit * unit).sum(axis=axis, keepdims=True))
+    norm = xp.sqrt(_total(unit * unit, axis))
     unit /= xp.where(norm == 0, 1, norm)
     limits = xp.finfo(s.dtype)
     largest = float(limits.max) * (1 - 4 * float(limits.eps))  # a longer vector counts as this long
@@ -38,7 +48,7 @@ def direction(v, *, axis=-1):
     xp = array_module(v)
     unit, n = _polar(v, axis)
     inverse = xp.where(n == 0, 0, 1 / xp.maximum(n, float(xp.finfo(n.dtype).tiny)))
-    return unit, lambda g: inverse * (g - (g * unit).sum(axis=axis, keepdims=True) * unit)
+    return unit, lambda g: inverse * (g - _total(g * unit, axis) * unit)
 
 
 def _paper(xp, n, a=1.0):
@@ -99,7 +109,7 @@ def squash(s, *, axis=-1, kind="paper"):
 
     def pullback(g):
         # ∂v/∂s = g(n)/n · I + (g'(n) − g(n)/n) · ŝŝᵀ
-        radial = (g * unit).sum(axis=axis, keepdims=True)
+        radial = _total(g * unit, axis)
         return across * g + ((along - across) * radial) * unit
 
     return new_length * unit, pullback

@@ -8,9 +8,9 @@ numbers alone, the theorem is a bilinear algorithm: three linear maps, and produ
     y = Cᵀ [(A x) ∘ (B w)]       A of image planes, B of kernels, C of outputs.
 
 (a + ib)(c − id) takes three real products, a·c, b·d and (a + b)·(c − d) (Gauss), whose sums are
-rows of A, B and C; a frequency that is real takes one. So 10×10 planes cost 148 products for the
-2,916 of 9×9 kernels with stride 2 at 6×6 places, and each is a product of matrices over images,
-channels and phases, which BLAS does. Gradients are the transposed maps.
+rows of A, B and C; a frequency that is real takes one. So planes of 10×10 cost 148 products, the
+four phases of a stride 2 cost 592, for the 2,916 of 9×9 kernels at 6×6 places. Each is a product of
+matrices over images, channels and phases, which BLAS does. Gradients are the transposed maps.
 
 Letters as in `conv`, and: N×M plane of one phase, R×S kernel of one phase, T = s·s·C, F products.
 """
@@ -183,8 +183,8 @@ def by_spectra(image, kernel, stride):
     dtype = xp.result_type(image.dtype, kernel.dtype).name
     (plane, taps, _), (a, b, c) = _maps(image.shape, kernel.shape, stride, dtype, xp)
 
-    def of_kernel():
-        return b(_split(kernel, taps, stride))  # (F, O, T), the largest array here: made twice
+    def of_kernel():  # (F, O, T), the largest array here: made twice, not kept
+        return b(_split(kernel, taps, stride))
 
     x = a(_split(image, plane, stride))  # (F, B, T)
     y = c.transpose(matmul(x, of_kernel().transpose(0, 2, 1)))  # (P, Q, B, O)
@@ -195,10 +195,10 @@ def by_spectra(image, kernel, stride):
     def sweep(g, wanted):
         g = c(xp.ascontiguousarray(g.transpose(1, 2, 0, 3)))  # (F, B, O)
         grad_image = grad_kernel = None
-        if wanted[0]:
-            grad_image = _join(a.transpose(matmul(g, of_kernel())), image.shape, stride)
         if wanted[1]:
             grad_kernel = _join(b.transpose(matmul(g.transpose(0, 2, 1), x)), kernel.shape, stride)
+        if wanted[0]:
+            grad_image = _join(a.transpose(matmul(g, of_kernel())), image.shape, stride)
         return grad_image, grad_kernel
 
     return y.transpose(2, 0, 1, 3), sweep

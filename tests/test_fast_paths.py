@@ -66,7 +66,7 @@ def losses(dtype, steps=50, batch=32):
     split = data.load("strokes", limit=steps * batch).train
     images = split.images[:, :, 4:24, 4:24].reshape(steps, batch, 1, 20, 20).astype(dtype)
     model = models.build("capsnet", images.shape[2:], 10, preset="small").astype(dtype)
-    optimizer = Adam(model.named_parameters(), 0.001)
+    optimizer = Adam(model.named_parameters(), 0.0001)
     for x, labels in zip(images, split.labels.reshape(steps, batch), strict=True):
         routed = model(Tensor(x))
         loss = ops.margin_loss(routed.activations, labels)
@@ -77,13 +77,11 @@ def losses(dtype, steps=50, batch=32):
         yield loss.item()
 
 
-# In float32 a difference of 1e-6 between two runs of the plain path, too, can grow to 4e-3 in 50
-# steps, where it turns a ReLU. So there only the layer goes by spectra that does at batch 128.
-@pytest.mark.parametrize(
-    ("dtype", "limit", "by_spectra"), [(np.float32, 1e-3, {32}), (np.float64, 1e-10, {1, 32, 64})]
-)
-def test_fifty_steps_have_the_losses_of_the_plain_path(dtype, limit, by_spectra):
-    with patch.object(conv, "worthwhile", lambda image, *_: image.shape[3] in by_spectra):
+# With larger steps, a difference of 1e-6 between two runs in float32 can grow to 4e-3, plain or not,
+# where it turns a ReLU.
+@pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1e-3), (np.float64, 1e-10)])
+def test_fifty_steps_have_the_losses_of_the_plain_path(dtype, limit):
+    with patch.object(conv, "worthwhile", lambda *_: True):
         fast = list(losses(dtype))
     with (
         patch.object(ops, "conv2d", ops.conv2d_plain),

@@ -8,6 +8,7 @@ what a pullback captured as soon as it has run.
 Pullbacks work on raw arrays and are not recorded: there are no second derivatives.
 """
 
+import functools
 import heapq
 import itertools
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import numpy as np
 from minicaps.backend import array_module, is_array
 
 is_recording = ContextVar("recording", default=True)  # per thread and per task
+observer = ContextVar("observer", default=None)  # of a profile: does (name, way, run), runs run()
 _next_id = itertools.count().__next__  # order of creation is an order of dependence
 
 
@@ -80,14 +82,15 @@ def backward(output, cotangent=None):
     g = _initial_cotangent(output, cotangent)
     # The node created last is always ready: whatever used its value was created later.
     pending = {output.node.id: (output.node, _own_if_leaf(output.node, g, g))}
-    queue = [-output.node.id]
+    queue, watch = [-output.node.id], observer.get()
     while queue:
         node, g = pending.pop(-heapq.heappop(queue))
         if node.leaf is not None:
             _deposit(node, g)
             continue
         parents = node.parents
-        gradients = _pull(node, g)
+        pull = functools.partial(_pull, node, g)
+        gradients = watch(node.name, "backward", pull) if watch else pull()
         for parent, gradient in zip(parents, gradients, strict=True):
             if parent is None:
                 continue

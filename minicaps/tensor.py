@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 
 from minicaps.backend import device_of, is_array, to_host
-from minicaps.graph import Node, as_array, backward, is_recording, read_only
+from minicaps.graph import Node, as_array, backward, is_recording, observer, read_only
 
 
 class Tensor:
@@ -193,7 +193,8 @@ REGISTRY = {}  # name -> op: the tests walk it and demand a gradient check of ea
 
 def _called(function, arrays, static):
     """Run an op's function and look at what it returns: one array, and a pullback."""
-    returned = function(*arrays, **static)
+    run, watch = functools.partial(function, *arrays, **static), observer.get()
+    returned = watch(function.__name__, "forward", run) if watch else run()
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise TypeError(f"{function.__name__} must return two things: its value and its pullback")
     value, pullback = returned

@@ -24,9 +24,7 @@ ROOMS = (
     ("data", "checkpoint", "plotting", "allocator", "losses"),
     ("training",),
     ("options",),
-    ("train", "bench_torch", "bench_timing"),
-    ("bench_routing",),
-    ("bench",),
+    ("train", "bench"),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # What every network runs on, and what stands beside it: lines of code at most

@@ -1,4 +1,4 @@
-"""The benchmark compares equals, reports what it measured, and says what it needs."""
+"""The benchmark reports what it measured, counts what it says, and says what it needs."""
 
 import json
 import platform
@@ -10,88 +10,66 @@ import types
 import numpy as np
 import pytest
 
-from minicaps import allocator, bench, bench_routing, bench_timing, models
-
-TWINS = [f"channels {end}, {kind}" for end in ("first", "last") for kind in ("matmul", "einsum")]
-TWINS.append("popular")
-
-
-def network(preset, side, **options):
-    rng = np.random.default_rng(0)
-    model = models.build("capsnet", (2, side, side), 5, preset=preset, seed=1, **options)
-    images = rng.random((4, 2, side, side), dtype=np.float32)
-    return model, images, rng.integers(0, 5, 4)
-
-
-@pytest.mark.parametrize(("preset", "side"), [("small", 20), ("paper", 18)])
-@pytest.mark.parametrize("name", TWINS)
-def test_a_twin_has_the_loss_and_the_gradients_of_minicaps(preset, side, name):
-    torch = pytest.importorskip("torch")
-    from minicaps import bench_torch
-
-    gradient = "stop" if name == "popular" else "unrolled"
-    model, images, labels = network(preset, side, gradient=gradient)
-    twin = bench_torch.Twin(model, {**bench_torch.VARIANTS, **bench_torch.POPULAR}[name])
-    ours = bench.training_step(model, images, labels)
-    theirs = twin.step(torch.from_numpy(images), torch.from_numpy(labels))
-    assert ours() == pytest.approx(theirs, rel=1e-5)
-    gradients = twin.gradients()
-    assert gradients.keys() == dict(model.named_parameters()).keys()
-    for parameter, p in model.named_parameters():
-        error = np.linalg.norm(p.grad - gradients[parameter]) / np.linalg.norm(p.grad)
-        assert error < 1e-4, parameter
+from minicaps import allocator, models
+from minicaps.bench import __main__ as bench
+from minicaps.bench import count as bench_count
+from minicaps.bench import memory as bench_memory
+from minicaps.bench import network as bench_network
+from minicaps.bench import timing as bench_timing
+from minicaps.bench.steps import Case, TrainingStep, inference
+from minicaps.graph import is_recording
+from minicaps.nn import Module
+from minicaps.routing import Routed
 
 
-def test_a_twin_takes_the_same_steps():
-    torch = pytest.importorskip("torch")
-    from minicaps import bench_torch
-
-    model, images, labels = network("small", 20)
-    twin = bench_torch.Twin(model, bench_torch.VARIANTS["channels last, matmul"])
-    ours = bench.training_step(model, images, labels)
-    before = [ours() for _ in range(5)]
-    after = [twin.step(torch.from_numpy(images), torch.from_numpy(labels)) for _ in range(5)]
-    assert before == pytest.approx(after, rel=1e-3)
-    assert before[-1] < before[0]
-
-
-def test_the_report_is_of_what_was_measured(tmp_path, capsys, monkeypatch):
-    pytest.importorskip("torch")
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch):
     monkeypatch.setattr(bench_timing, "PAUSE", 0)
-    file = tmp_path / "bench.json"
-    options = ["--against", "torch", "--preset", "small", "--batch", "4", "--repeats", "3"]
-    assert bench.main([*options, "--json", str(file)]) == 0
-    found = json.loads(file.read_text())
-    ours, fastest, popular = found["results"]
-    assert ours["name"] == "minicaps" and popular["name"] == "torch, popular"
-    best = min(found["trials"], key=lambda trial: trial["median"])
-    assert fastest["name"] == best["name"]
-    assert [trial["name"] for trial in found["trials"]] == [f"torch, {name}" for name in TWINS[:-1]]
-    for result in found["results"]:
-        times = result["milliseconds"]
-        assert len(times) == 3 and min(times) > 0
-        assert result["median"] == statistics.median(times)
-        assert result["images_per_second"] == pytest.approx(4000 / result["median"])
-        assert result["ratio"] == pytest.approx(result["median"] / ours["median"])
-    printed = capsys.readouterr().out
-    for word in (
-        ours["name"],
-        fastest["name"],
-        "popular",
-        f"{found['parameters']:,}",
-        found["cpu"],
-    ):
-        assert word in printed
 
 
-def test_alone_it_measures_alone(tmp_path):
-    file = tmp_path / "bench.json"
-    assert (
-        bench.main(["--preset", "small", "--batch", "2", "--repeats", "1", "--json", str(file)])
-        == 0
+def small_network(batch):
+    rng = np.random.default_rng(0)
+    images = rng.random((batch, 2, 20, 20), dtype=np.float32)
+    return (
+        models.build("capsnet", (2, 20, 20), 5, preset="small"),
+        images,
+        rng.integers(0, 5, batch),
     )
-    (result,) = json.loads(file.read_text())["results"]
-    assert result["name"] == "minicaps"
+
+
+# ---- the command
+
+
+def test_all_cases_are_measured_and_printed(tmp_path, capsys):
+    file = tmp_path / "bench.json"
+    options = ["--preset", "small", "--batch", "1", "2", "--repeats", "3", "--json", str(file)]
+    assert bench.main(options) == 0
+    report, printed = json.loads(file.read_text()), capsys.readouterr().out
+    cases = report["network"]["cases"]
+    combinations = [("train", 1), ("train", 2), ("infer", 1), ("infer", 2)]
+    assert [(case["kind"], case["batch"]) for case in cases] == combinations
+    for case in cases:
+        assert [row["name"] for row in case["results"]] == ["minicaps", "matrix products alone"]
+        for row in case["results"]:
+            times = row["milliseconds"]
+            assert len(times) == 3 and min(times) > 0
+            assert (row["min"], row["max"]) == (min(times), max(times))
+            assert row["median"] == statistics.median(times)
+            assert f"{row['min']:,.1f} – {row['max']:,.1f}" in printed
+        ours = case["results"][0]
+        assert ours["images_per_second"] == pytest.approx(1000 * case["batch"] / ours["median"])
+        assert f"{ours['images_per_second']:,.1f}" in printed
+        assert f"{case['parameters']:,} parameters" in printed
+    for word in (report["cpu"], report["blas"], report["numpy"], f"{report['threads']} threads"):
+        assert word in printed
+    assert max(map(len, printed.splitlines())) <= 100
+
+
+def test_by_default_the_network_of_the_paper_is_trained_and_used(monkeypatch):
+    asked = []
+    monkeypatch.setattr(bench_network, "compare", lambda *args: asked.append(args))
+    assert bench.main([]) == 0
+    assert asked == [([Case("train", "paper", 128), Case("infer", "paper", 128)], None, 5)]
 
 
 def test_without_torch_it_says_what_to_install(monkeypatch, capsys):
@@ -101,148 +79,255 @@ def test_without_torch_it_says_what_to_install(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "options", [["--batch", "0"], ["--repeats", "x"], ["--json", "/nowhere/x.json"]]
+    ("options", "reason"),
+    [
+        (["--batch", "0"], "--batch"),
+        (["--batch", "8", "x"], "--batch"),
+        (["--repeats", "x"], "--repeats"),
+        (["--json", "/nowhere/x.json"], "--json"),
+        (["--what", "step"], "--what"),
+        (["--preset", "large"], "--preset"),
+        (["--what", "routing", "--preset", "small"], "--preset has no effect with --what routing"),
+        (["--profile", "--what", "train", "routing"], "--profile shows the ops of CapsNet"),
+        (["--profile", "--against", "torch"], "--profile shows our own ops"),
+    ],
 )
-def test_senseless_options_are_refused_before_any_work(options, monkeypatch, capsys):
-    monkeypatch.setattr(models, "build", lambda *_, **__: pytest.fail("work was done"))
+def test_senseless_options_are_refused_before_any_work(options, reason, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "_run", lambda options: pytest.fail("work was done"))
     with pytest.raises(SystemExit) as stop:
         bench.main(options)
     assert stop.value.code == 2
-    assert options[0] in capsys.readouterr().err
+    assert reason in capsys.readouterr().err
 
 
-# ---- routings
+def test_it_can_be_interrupted(monkeypatch, capsys):
+    def interrupted(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "_run", interrupted)
+    assert bench.main([]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+# ---- the steps
+
+
+def test_a_training_step_trains():
+    step = TrainingStep(*small_network(4))
+    losses = [step() for _ in range(5)]
+    assert losses[-1] < losses[0]
+
+
+def test_inference_gives_the_lengths_and_changes_nothing():
+    model, images, _ = small_network(3)
+    before = model.state_dict()
+    lengths = inference(model, images)()
+    assert lengths.shape == (3, 5) and (lengths > 0).all() and (lengths < 1).all()
+    after = model.state_dict()
+    assert all((before[name] == after[name]).all() for name in before)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_inference_keeps_no_graph_and_evaluates():
+    seen = []
+
+    class Network(Module):
+        def forward(self, images):
+            seen.append((is_recording.get(), self.training))
+            return Routed(None, images, None)
+
+    inference(Network(), np.ones((2, 3), np.float32))()
+    assert seen == [(False, False)]
+
+
+# ---- what is counted
+
+
+def test_operations_are_those_counted_by_hand():
+    """Multiplications of each layer for an image; the first has no gradient of the image."""
+    first = 16 * 16 * (2 * 5 * 5) * 32  # 2 channels of 20×20 pixels, 32 kernels 5×5
+    others = 6 * 6 * (32 * 5 * 5) * 64  # stride 2, 64 kernels
+    others += 1 * (64 * 5 * 5) * 64  # stride 2, 8 capsules of 8
+    others += 8 * 8 * (5 * 16)  # votes of 8 capsules of 8 for 5 of 16
+    decoder = 80 * 128 + 128 * 256 + 256 * 800
+    model = small_network(1)[0]
+    used = bench_count.products(model, 3, False)
+    assert bench_count.operations(used, False) == 2 * 3 * (first + others)
+    trained = bench_count.products(model, 3, True)
+    expected = 2 * 3 * (2 * first + 3 * (others + decoder))
+    assert bench_count.operations(trained, True) == expected
+
+
+def test_the_second_convolution_of_the_paper_takes_147_gflop():
+    model = models.build("capsnet", (1, 28, 28), 10)
+    second = bench_count.convolutions(bench_count.products(model, 128, True))[1]
+    assert (second.rows, second.inner, second.columns) == (4608, 20736, 256)
+    assert second.operations(True) == pytest.approx(147e9, rel=0.01)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_the_floor_does_the_products_of_convolutions_and_no_others(train, monkeypatch):
+    monkeypatch.setattr(bench_count, "PATCHES", 10_000)  # cuts them into blocks
+    found = bench_count.convolutions(bench_count.products(small_network(1)[0], 3, train))
+    assert len(found) == 3
+    done = []
+
+    def multiply(a, b, out):
+        assert out.shape == (a.shape[0], b.shape[1])
+        np.matmul(a, b, out=out)
+        done.append(2 * out.size * a.shape[1])
+
+    bench_count.floor_step(found, train, multiply)()
+    assert sum(done) == bench_count.operations(found, train)
+    assert len(done) > 3 * len(found)
+
+
+def test_columns_follow_from_the_times():
+    networks = [{"median": 500.0}, {"median": 2000.0}]
+    parts = [{"median": 1000.0}, {"median": 800.0}]
+    bench_network.add_columns(networks, parts, images=100, operations=4e9, least=2e9)
+    assert [row["images_per_second"] for row in networks] == [200, 50]
+    assert [row["gflops"] for row in networks] == pytest.approx([8, 2])
+    assert [row["gflops"] for row in parts] == pytest.approx([2, 2.5])
+    # The faster products are the floor: less than it, and more than 100 %
+    assert [row["floor"] for row in networks] == pytest.approx([1.6, 0.4])
+    assert [row["floor"] for row in parts] == pytest.approx([0.8, 1])
+
+
+# ---- who is timed, and how it is printed
 
 
 @pytest.fixture
-def tiny_routings(monkeypatch):
-    """The table and the contests of routings, in a moment."""
-    base = {"children": 6, "parents": 3, "iterations": 2}
-    sizes = {"base": base} | {f"2 × {name}": base | {name: 2 * n} for name, n in base.items()}
-    monkeypatch.setattr(bench_routing, "SIZES", sizes)
-    monkeypatch.setattr(bench_routing, "EM_LAYERS", ((3, 5), (2, 7)))
-    monkeypatch.setattr(bench_routing, "EM_PARENTS", 4)
-    monkeypatch.setattr(bench_routing, "DIGITCAPS", (9, 4, 3))
-    monkeypatch.setattr(bench_timing, "PAUSE", 0)
-    return sizes
-
-
-@pytest.mark.filterwarnings("error")
-def test_the_table_has_every_routing_at_every_size(tiny_routings, tmp_path, capsys):
-    file = tmp_path / "bench.json"
-    options = ["--what", "routing", "--batch", "2", "--repeats", "3", "--json", str(file)]
-    assert bench.main(options) == 0
-    table = json.loads(file.read_text())["table"]
-    cells = [(row["routing"], row["size"]) for row in table]
-    assert cells == [(name, size) for name in bench_routing.ROUTINGS for size in tiny_routings]
-    for first in range(0, len(table), 4):
-        base = table[first]
-        for row in table[first : first + 4]:
-            assert len(row["milliseconds"]) == 3
-            assert row["median"] == statistics.median(row["milliseconds"])
-            assert row["time_ratio"] == pytest.approx(row["median"] / base["median"])
-            assert row["memory_ratio"] == pytest.approx(row["mebibytes"] / base["mebibytes"])
-    printed = capsys.readouterr().out
-    for name in (*bench_routing.ROUTINGS, *tiny_routings):
-        assert name in printed
-
-
-def test_the_table_says_what_was_measured(tiny_routings, tmp_path, capsys, monkeypatch):
-    """A routing that takes I·J·r milliseconds and I·J·r KiB."""
+def steps_that_take(monkeypatch):
+    """Make step functions that take given milliseconds, one call after the other."""
     now = 0.0
-
-    def slow(votes, *, iterations):
-        nonlocal now
-        size = votes.shape[1] * votes.shape[2] * iterations
-        now += size / 1000
-        room = np.zeros((size, 1024), np.uint8)
-        return [(votes * int(room[0, 0])).sum(axis=1)]
-
-    clock = types.SimpleNamespace(perf_counter=lambda: now, sleep=lambda seconds: None)
+    clock = types.SimpleNamespace(perf_counter=lambda: now)
     monkeypatch.setattr(bench_timing, "time", clock)
-    monkeypatch.setattr(bench_routing, "ROUTINGS", {"slow": slow})
-    file = tmp_path / "bench.json"
-    assert bench.main(["--what", "routing", "--batch", "1", "--json", str(file)]) == 0
-    base, *twice = json.loads(file.read_text())["table"]
-    assert base["median"] == pytest.approx(36) and base["time_ratio"] == 1
-    assert 36 <= 1024 * base["mebibytes"] < 48  # its own temporaries too
-    for row in twice:
-        assert row["median"] == pytest.approx(72) and row["time_ratio"] == pytest.approx(2)
-        assert 72 <= 1024 * row["mebibytes"] < 84
-    times = next(line for line in capsys.readouterr().out.splitlines() if "slow" in line)
-    assert times.split() == ["slow", "ms", "36.0", *["72.0", "(2.00)"] * 3]
+
+    def make(*milliseconds):
+        left = iter(milliseconds)
+
+        def step():
+            nonlocal now
+            now += next(left) / 1000
+
+        return step
+
+    return make
 
 
-def test_a_size_means_what_it_says(tiny_routings):
-    for size, numbers in tiny_routings.items():
-        for name in ("distance", "em"):
-            task = bench_routing.growth_task(2, name, size)
-            assert task.arrays[0].shape == (2, numbers["children"], numbers["parents"], 16)
-            assert task.route.keywords["iterations"] == numbers["iterations"]
+def test_the_first_run_is_a_warm_up(steps_that_take):
+    racers = {"a": steps_that_take(900, 3, 1, 8), "b": steps_that_take(1, 6, 6, 7)}
+    a, b = bench_timing.summarise(bench_timing.race(racers, 3))
+    assert a["milliseconds"] == pytest.approx([3, 1, 8])
+    assert (a["median"], a["min"], a["max"]) == pytest.approx((3, 1, 8))
+    assert (a["ratio"], b["ratio"]) == pytest.approx((1, 2))
 
 
-@pytest.mark.filterwarnings("ignore:.* rounds did not find:RuntimeWarning")
-def test_memory_of_routing_grows_linearly():
-    """Beyond the votes and their gradient; iterations that are not kept need none."""
-    for name in bench_routing.ROUTINGS:
-        base, children, parents, iterations = (
-            bench_routing.peak_memory(bench_routing.growth_task(16, name, size))
-            for size in bench_routing.SIZES
-        )
-        assert children < 2.2 * base and parents < 2.2 * base and iterations < 2.2 * base, name
-        if name.endswith("implicit"):
-            assert iterations < 1.05 * base, name
+def test_the_fastest_rival_is_raced_and_others_may_join(steps_that_take):
+    assert bench_timing.TRIALS == 3
+    racers = {"ours": steps_that_take(1, 2), "last": steps_that_take(1, 8)}
+    rivals = {"slow": steps_that_take(9, 5, 5, 5), "fast": steps_that_take(9, 9, 4, 9, 9, 6)}
+    joined = []
+
+    def join(fastest):
+        joined.append(fastest)
+        return {"compiled": steps_that_take(1, 3)}
+
+    found = bench_timing.contest(racers, rivals, 1, join)
+    assert joined == ["fast"] and rivals == {}
+    assert [row["name"] for row in found["trials"]] == ["slow", "fast"]
+    names = ["ours", "fast", "compiled", "last"]
+    assert [row["name"] for row in found["results"]] == names
+    assert [row["ratio"] for row in found["results"]] == pytest.approx([1, 3, 1.5, 4])
 
 
-def test_a_twin_of_routing_has_its_value_and_gradients(tiny_routings):
-    pytest.importorskip("torch")
-    from minicaps import bench_torch
-
-    for _, kind, _, task in bench_routing.contests(2):
-        value, gradients = task.step()
-        twins = bench_torch.routing_steps(bench_torch.ROUTINGS[kind], task)
-        assert len(twins) > 1
-        for name, step in twins.items():
-            found, theirs = step()
-            assert found == pytest.approx(value, rel=1e-4, abs=1e-4), name
-            for ours, other in zip(gradients, theirs, strict=True):
-                np.testing.assert_allclose(np.asarray(other), ours, rtol=1e-3, atol=1e-4)
-
-
-def test_the_popular_twin_of_agreement_takes_couplings_as_constants(tiny_routings):
-    pytest.importorskip("torch")
-    from minicaps import bench_torch
-    from minicaps.routing import agreement, make_votes
-
-    def stopped(weight, capsules):
-        return agreement(make_votes(capsules, weight), gradient="stop")
-
-    task = bench_routing.agreement_task(stopped, 2, *bench_routing.DIGITCAPS)
-    value, gradients = task.step()
-    (popular,) = bench_torch.routing_steps(bench_torch.POPULAR_ROUTINGS["agreement"], task).values()
-    found, theirs = popular()
-    assert found == pytest.approx(value, rel=1e-4)
-    for ours, other in zip(gradients, theirs, strict=True):
-        np.testing.assert_allclose(other, ours, rtol=1e-3, atol=1e-5)
-
-
-def test_routings_against_torch_are_reported(tiny_routings, tmp_path, capsys):
-    pytest.importorskip("torch")
-    file = tmp_path / "bench.json"
-    options = ["--what", "routing", "--against", "torch", "--batch", "2", "--repeats", "1"]
-    assert bench.main([*options, "--json", str(file)]) == 0
-    found, printed = json.loads(file.read_text()), capsys.readouterr().out
-    assert len(found["contests"]) == 5
-    for contest in found["contests"]:
-        assert contest["title"] in printed
-        assert contest["results"][0]["name"] == "minicaps"
+def test_a_row_shows_what_there_is(capsys):
+    row = {"name": "ours", "median": 1234.56, "min": 1200, "max": 1300.04, "ratio": 1}
+    more = {"images_per_second": 103.7, "gflops": 125.03, "floor": 1.64, "mebibytes": 672.2}
+    bench_timing.print_heads()
+    bench_timing.print_results({"trials": [], "results": [{**row, **more}, row]})
+    heads, full, bare = capsys.readouterr().out.splitlines()
+    assert heads.split() == [
+        "median",
+        "min",
+        "–",
+        "max",
+        "images/s",
+        "GFLOP/s",
+        "floor",
+        "MiB",
+        "×",
+        "ours",
+    ]
+    assert full.split() == [
+        "ours",
+        "1,234.6",
+        "1,200.0",
+        "–",
+        "1,300.0",
+        "103.7",
+        "125.0",
+        "164%",
+        "672",
+        "1.00",
+    ]
+    assert bare.split() == ["ours", "1,234.6", "1,200.0", "–", "1,300.0", "1.00"]
+    assert len(heads) == len(full) == len(bare) == 100
 
 
-def test_a_preset_has_no_effect_on_routings(capsys):
-    with pytest.raises(SystemExit) as stop:
-        bench.main(["--what", "routing", "--preset", "small"])
-    assert stop.value.code == 2
-    assert "--preset has no effect with --what routing" in capsys.readouterr().err
+# ---- memory
+
+needs_status = pytest.mark.skipif(
+    bench_memory.process_peak() is None, reason="the system does not tell"
+)
+
+
+@needs_status
+def test_memory_grows_with_the_batch():
+    few, many = (bench_memory.peak_memory(Case("infer", "small", n), "minicaps") for n in (8, 512))
+    assert few > 0
+    assert many - few > 500 * 32 * 24 * 24 * 4  # bytes of what the first convolution gives
+
+
+@needs_status
+def test_memory_of_training_holds_what_the_backward_pass_needs():
+    used, trained = (
+        bench_memory.peak_memory(Case(kind, "small", 256), "minicaps")
+        for kind in ("infer", "train")
+    )
+    assert trained - used > 256 * 32 * 24 * 24 * 4
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bytes are told apart elsewhere")
+def test_the_peak_is_in_bytes():
+    import resource
+
+    here = np.ones(2**25)  # 256 MiB
+    most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert here.nbytes < bench_memory.process_peak() < 1.05 * most
+
+
+@needs_status
+def test_memory_is_not_that_of_the_process_that_measures():
+    here = np.ones(2**26)  # 512 MiB
+    assert bench_memory.process_peak() > here.nbytes
+    assert bench_memory.peak_memory(Case("infer", "small", 1), "minicaps") < here.nbytes / 4
+
+
+def test_a_measurement_that_fails_says_why():
+    with pytest.raises(RuntimeError, match=r"memory of minicaps .* unknown preset 'huge'"):
+        bench_memory.peak_memory(Case("infer", "huge", 1), "minicaps")
+
+
+def test_memory_that_cannot_be_measured_is_left_out(monkeypatch, capsys):
+    def fail(case, side):
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(bench_network, "peak_memory", fail)
+    options = ["--what", "infer", "--preset", "small", "--batch", "1", "--repeats", "1"]
+    assert bench.main(options) == 0
+    assert "minicaps.bench: no room" in capsys.readouterr().err
 
 
 # ---- the allocator

@@ -77,7 +77,7 @@ def losses(dtype, steps=50, batch=32):
         yield loss.item()
 
 
-# With larger steps, a difference of 1e-6 between two runs in float32 can grow to 4e-3, plain or not,
+# With larger steps a difference of 1e-6 between two runs in float32 can grow to 4e-3, plain or not,
 # where it turns a ReLU.
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1e-3), (np.float64, 1e-10)])
 def test_fifty_steps_have_the_losses_of_the_plain_path(dtype, limit):

@@ -1,0 +1,1 @@
+"""`python -m minicaps.bench`: how fast minicaps is, and beside PyTorch. See `__main__`."""

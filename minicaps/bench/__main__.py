@@ -1,0 +1,141 @@
+"""`python -m minicaps.bench`: time CapsNet and routings on the CPU.
+
+Of CapsNet it times training steps and inference, on random images, or shows which ops they spend
+their time in; of routings, how they grow with the problem. CapsNet and routings can be timed
+against PyTorch. Those who are compared take turns in one run, so that a busy or hot machine slows
+all alike, and medians are reported.
+"""
+
+import argparse
+import importlib
+import json
+import sys
+from itertools import product
+from pathlib import Path
+
+from minicaps import models
+from minicaps.allocator import keep_memory
+from minicaps.bench import network, profile, routing
+from minicaps.bench.machine import describe_machine, print_machine
+from minicaps.bench.steps import KINDS, Case
+from minicaps.threads import one_blas_thread
+
+EXAMPLES = """examples:
+  python -m minicaps.bench                                  CapsNet of the paper, 128 images
+  python -m minicaps.bench --against torch                  the same beside PyTorch
+  python -m minicaps.bench --preset small --batch 32 128    another network, two batch sizes
+  python -m minicaps.bench --what train --profile           where the time of a step goes
+  python -m minicaps.bench --what routing --json FILE       routings as they grow
+"""
+
+
+def main(arguments=None) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if problem := _contradiction(options):
+        parser.error(problem)
+    keep_memory()
+    one_blas_thread()
+    report = describe_machine()
+    if options.against:
+        try:
+            torch = importlib.import_module("torch")
+        except ImportError as error:
+            install = 'install it with: pip install "minicaps[torch]"'
+            print(f"minicaps.bench: PyTorch is missing ({error}); {install}", file=sys.stderr)
+            return 2
+        report |= {"torch": torch.__version__, "torch_threads": torch.get_num_threads()}
+    try:
+        print_machine(report)
+        report |= _run(options)
+    except KeyboardInterrupt:
+        print("\nminicaps.bench: interrupted", file=sys.stderr)
+        return 130
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+def _run(options):
+    """Do and print what the options ask; return what was measured."""
+    kinds = [kind for kind in options.what if kind != "routing"]
+    wanted = product(options.preset or ["paper"], kinds, options.batch or [128])
+    cases = [Case(kind, preset, batch) for preset, kind, batch in wanted]
+    if options.profile:
+        return {"profiles": [profile.show(case, options.repeats) for case in cases]}
+    report = {}
+    if cases:
+        report["network"] = network.compare(cases, options.against, options.repeats)
+    if "routing" in options.what:
+        measure = routing.compare if options.against else routing.grow
+        batches = options.batch or [None]
+        report["routings"] = [measure(batch, options.repeats) for batch in batches]
+    return report
+
+
+def _contradiction(options):
+    """What is wrong with the options together, or None."""
+    if options.profile and options.against:
+        return "--profile shows our own ops: leave --against out"
+    if options.profile and "routing" in options.what:
+        return "--profile shows the ops of CapsNet: --what train or --what infer"
+    if options.what == ["routing"] and options.preset:
+        return "--preset has no effect with --what routing: leave it out"
+    return None
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m minicaps.bench",
+        description="Time CapsNet, or routings, on the CPU: speed, and peak memory.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = parser.add_argument_group("what to time")
+    what.add_argument(
+        "--what", nargs="+", choices=[*KINDS, "routing"], default=list(KINDS), metavar="WHAT",
+        help="train (forward, backward, Adam), infer (forward to the lengths), routing (all"
+        " routings alone, forward and backward, and with twice the batch, children, parents and"
+        " iterations); one or several (default: train infer)",
+    )  # fmt: skip
+    what.add_argument(
+        "--preset", nargs="+", choices=models.CAPSNET_PRESETS, metavar="PRESET",
+        help=f"of CapsNet: {', '.join(models.CAPSNET_PRESETS)}; one or several (default: paper)",
+    )  # fmt: skip
+    what.add_argument(
+        "--batch", nargs="+", type=_count, metavar="N",
+        help="images a step, samples of a routing; one or several (default: 128; convolutional"
+        f" capsules and EM against torch: {routing.LAYER_BATCH})",
+    )  # fmt: skip
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--against", choices=["torch"],
+        help="take turns with PyTorch: the fastest of several ways to write the same, the popular"
+        " way, and, of CapsNet, the fastest compiled; with routing also the capsule layers",
+    )  # fmt: skip
+    how.add_argument(
+        "--profile", action="store_true",
+        help="show instead in which ops the time of CapsNet goes, forward and backward",
+    )  # fmt: skip
+    how.add_argument(
+        "--repeats", type=_count, default=5, metavar="N", help="timed runs of each (default: 5)"
+    )
+    how.add_argument("--json", type=_file, metavar="FILE", help="write all that was measured")
+    return parser
+
+
+def _count(text):
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a number from 1 is wanted, not {text!r}")
+    return int(text)
+
+
+def _file(text):
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"cannot write {text!r}: a folder, or in none that exists")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""CapsNet timed, alone or beside PyTorch."""
+
+import sys
+from functools import partial
+
+from tqdm import tqdm
+
+from minicaps.bench import count
+from minicaps.bench.memory import peak_memory
+from minicaps.bench.steps import IMAGE, KINDS
+from minicaps.bench.timing import contest, print_heads, print_results
+from minicaps.threads import matmul
+
+OURS, COMPILED = "minicaps", "torch.compile of the same"
+ALONE = "matrix products alone"
+
+
+def compare(cases, against, repeats):
+    """Time all cases, print them, and return what was measured as a dictionary.
+
+    against: "torch" or None.
+    """
+    print(f"CapsNet, float32, images of {'×'.join(map(str, IMAGE))}")
+    print("GFLOP/s: operations of direct convolution, linear layers and votes, by the time")
+    print(f"floor: time of {ALONE}, those of direct convolution, by the time")
+    print("MiB: peak memory of a step, in a process of its own\n")
+    print_heads()
+    measured = []
+    for case in cases:
+        measured.append(_measure(case, against, repeats))
+        _print_case(measured[-1])
+    print()
+    return {"image": IMAGE, "cases": measured}
+
+
+def _measure(case, against, repeats):
+    """Let all take turns: what `contest` gives, with more columns, and what it is about."""
+    material = case.material()
+    products = count.products(material[0], case.batch, case.train)
+    direct = count.convolutions(products)
+    racers, rivals, join, compiled = {OURS: case.step(*material)}, {}, None, {}
+    alone = {ALONE: count.floor_step(direct, case.train, matmul)}
+    if against:
+        from minicaps.bench import twins
+
+        racers |= twins.steps(twins.POPULAR, case, material)
+        rivals = twins.steps(twins.VARIANTS, case, material)
+        join = partial(_compile, twins.compiled, case, material, compiled)
+        theirs = count.floor_step(direct, case.train, twins.multiply)
+        alone[f"{ALONE}, torch"] = theirs
+    found = contest(racers | alone, rivals, repeats, join)
+    networks = [row for row in found["results"] if row["name"] not in alone]
+    parts = [row for row in found["results"] if row["name"] in alone]
+    operations = count.operations(products, case.train)
+    add_columns(networks, parts, case.batch, operations, count.operations(direct, case.train))
+    _add_memory(case, [row for row in networks if row["name"] != COMPILED])
+    about = {"parameters": material[0].number_of_parameters(), "operations": operations}
+    return {**case._asdict(), **about, **compiled, **found}
+
+
+def add_columns(networks, parts, images, operations, least):
+    """Add what follows from the times to the rows of networks, and of the products alone.
+
+    operations, least: how many those of networks and of the products are.
+    """
+    floor = min(row["median"] for row in parts)
+    for row in networks:
+        row["images_per_second"] = 1000 * images / row["median"]
+        row["gflops"] = operations / row["median"] / 1e6
+        row["floor"] = floor / row["median"]
+    for row in parts:
+        row["gflops"] = least / row["median"] / 1e6
+        row["floor"] = floor / row["median"]
+
+
+def _compile(compiled, case, material, report, fastest):
+    """The racer of the fastest twin compiled, or none; its time or its error goes to `report`."""
+    try:
+        step, report["compile_seconds"] = compiled(fastest, case, material)
+    except Exception as error:  # which one depends on what is missing, and on the version
+        report["compile_error"] = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        return {}
+    return {COMPILED: step}
+
+
+def _add_memory(case, rows):
+    """Measure the peak memory of each row; of compiled code it would be that of the compiler."""
+    for row in tqdm(rows, desc="memory", unit="process", leave=False, disable=None):
+        try:
+            peak = peak_memory(case, row["name"])
+        except RuntimeError as error:
+            print(f"minicaps.bench: {error}", file=sys.stderr)
+            continue
+        if peak is not None:
+            row["mebibytes"] = peak / 2**20
+
+
+def _print_case(found):
+    kind, preset, batch = KINDS[found["kind"]], found["preset"], found["batch"]
+    size = f"{found['parameters']:,} parameters, {found['operations'] / 1e9:,.1f} GFLOP"
+    print(f"\n{kind} of {preset} ({size}), {batch} images")
+    if "compile_seconds" in found:
+        print(f"torch.compile took {found['compile_seconds']:.1f} s, which are not counted")
+    if "compile_error" in found:
+        print(f"torch.compile is left out: {found['compile_error']}")
+    print_results(found)

@@ -1,0 +1,104 @@
+"""Routings and capsule layers, forward and backward to all their inputs, for `minicaps.bench`.
+
+Letters: B batch, I children of N numbers, J parents of D.
+"""
+
+import numpy as np
+
+from minicaps import Tensor, nn
+from minicaps.routing.coupling import Windows
+
+POSE = 16  # D
+
+
+class Task:
+    """results = route(*arrays), and the gradients of Σ results · cotangents with respect to arrays.
+
+    route takes tensors and returns Routed. There are as many results as cotangents: of vector
+    capsules the poses, of EM the activations too. The first array is the one whose order in memory
+    matters: twins lay it as they like.
+    """
+
+    windows = None
+
+    def __init__(self, route, arrays, cotangents):
+        self.route, self.arrays, self.cotangents = route, arrays, cotangents
+
+    def step(self):
+        """Return Σ results · cotangents and its gradients."""
+        tensors = [Tensor(x, requires_grad=True) for x in self.arrays]
+        return self._differentiate(self.route(*tensors), tensors)
+
+    def _differentiate(self, routed, tensors):
+        pairs = zip(routed, self.cotangents, strict=False)
+        loss = sum((x * g).sum() for x, g in pairs)
+        loss.backward()
+        return loss.item(), [t.grad for t in tensors]
+
+
+class LayerTask(Task):
+    """The same with a layer: the arrays are its parameters, the weights first, then its inputs.
+
+    windows: the `Windows` of a convolutional layer.
+    """
+
+    def __init__(self, layer, inputs, cotangents, windows=None):
+        self.layer, self.inputs, self.windows = layer, inputs, windows
+        arrays = [p.data for p in layer.parameters()] + inputs
+        super().__init__(layer, arrays, cotangents)
+
+    def step(self):
+        self.layer.zero_grad()
+        inputs = [Tensor(x, requires_grad=True) for x in self.inputs]
+        return self._differentiate(self.layer(*inputs), self.layer.parameters() + inputs)
+
+
+def votes_task(route, batch, children, parents):
+    """Routing of given votes of vector capsules."""
+    rng = np.random.default_rng(0)
+    votes = _normal(rng, batch, children, parents, POSE)
+    return Task(route, [votes], [_normal(rng, batch, parents, POSE)])
+
+
+def em_task(route, batch, children, parents):
+    """EM routing of given votes, which lie in memory as a layer makes them, children last."""
+    rng = np.random.default_rng(0)
+    votes = _normal(rng, batch, parents, POSE, children).transpose(0, 3, 1, 2)
+    activations = rng.uniform(0.1, 0.9, (batch, children)).astype(np.float32)
+    betas = _normal(rng, 2, parents)
+    cotangents = [_normal(rng, batch, parents, POSE), _normal(rng, batch, parents)]
+    return Task(route, [votes, activations, *betas], cotangents)
+
+
+def dense_task(batch, children, parents, size, **options):
+    """A layer `DenseCaps`, such as the class capsules of CapsNet; options: of its routing."""
+    rng = np.random.default_rng(0)
+    layer = nn.DenseCaps((children, parents, size, POSE), rng, **options)
+    capsules = 0.2 * _normal(rng, batch, children, size)
+    return LayerTask(layer, [capsules], [_normal(rng, batch, parents, POSE)])
+
+
+def conv_task(batch, side, types, parents, stride):
+    """A layer `ConvCaps` with windows of 3×3 on a grid of `side` × `side`."""
+    rng = np.random.default_rng(0)
+    layer = nn.ConvCaps((types, parents, POSE, POSE), 3, rng, stride=stride)
+    windows = Windows((side, side), 3, stride, types)
+    capsules = 0.2 * _normal(rng, batch, side, side, types, POSE)
+    cotangent = _normal(rng, batch, *windows.grid, parents, POSE)
+    return LayerTask(layer, [capsules], [cotangent], windows)
+
+
+def matrix_task(batch, side, types, parents, stride):
+    """A layer `MatrixConvCaps` with windows of 3×3 on a grid of `side` × `side`."""
+    rng = np.random.default_rng(0)
+    layer = nn.MatrixConvCaps(types, parents, 3, rng, stride=stride)
+    windows = Windows((side, side), 3, stride, types)
+    poses = _normal(rng, batch, side, side, types, 4, 4)
+    activations = rng.uniform(0.1, 0.9, poses.shape[:4]).astype(np.float32)
+    shape = batch, *windows.grid, parents
+    cotangents = [_normal(rng, *shape, 4, 4), _normal(rng, *shape)]
+    return LayerTask(layer, [poses, activations], cotangents, windows)
+
+
+def _normal(rng, *shape):
+    return rng.standard_normal(shape, dtype=np.float32)

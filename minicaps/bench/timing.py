@@ -1,0 +1,102 @@
+"""How `minicaps.bench` times: step functions that take turns, and the table of what they took."""
+
+import statistics
+import time
+
+from tqdm import tqdm
+
+TRIALS = 3  # timed steps of each rival, to choose the fastest
+PAUSE = 0.25  # seconds before a step: threads of BLAS and OpenMP spin on after their work
+
+
+def contest(racers, rivals, repeats, join=None):
+    """Time the racers and the fastest rival: {"trials": times of rivals, "results": of racers}.
+
+    racers, rivals: {name: step function}; the rivals are forgotten on the way. join: a function of
+    the fastest rival's name that returns more racers, to come right after it.
+    """
+    (ours, step), *others = racers.items()
+    chosen, trials = {}, []
+    if rivals:
+        trials = summarise(race(rivals, TRIALS))
+        fastest = min(trials, key=lambda trial: trial["min"])["name"]
+        chosen[fastest] = rivals[fastest]
+        rivals.clear()  # frees the memory of the others
+        chosen |= join(fastest) if join else {}
+    racers = {ours: step, **chosen, **dict(others)}
+    return {"trials": trials, "results": summarise(race(racers, repeats))}
+
+
+def race(racers, repeats, pause=None):
+    """Warm each step function up, then let them take turns: {name: [milliseconds]}."""
+    times = {name: [] for name in racers}
+    total = len(racers) * (1 + repeats)
+    with tqdm(total=total, unit="step", leave=False, disable=None) as bar:
+        for turn in range(1 + repeats):
+            for name, step in racers.items():
+                bar.set_description(name)
+                _wait(PAUSE if pause is None else pause)
+                start = time.perf_counter()
+                step()
+                taken = 1000 * (time.perf_counter() - start)
+                if turn > 0:
+                    times[name].append(taken)
+                bar.update()
+    return times
+
+
+def _wait(seconds):
+    """Wait without sleeping: OpenMP may lose 10 ms where both cores have slept."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def summarise(times):
+    """Median and spread of {name: [milliseconds]}, and the ratio to the first median: rows."""
+    first = statistics.median(next(iter(times.values())))
+    return [
+        {
+            "name": name,
+            "milliseconds": taken,
+            "median": statistics.median(taken),
+            "min": min(taken),
+            "max": max(taken),
+            "ratio": statistics.median(taken) / first,
+        }
+        for name, taken in times.items()
+    ]
+
+
+# What a row may have -> (title, width, format); a row without it leaves the place empty
+COLUMNS = {
+    "median": ("median", 9, ",.1f"),
+    "spread": ("min – max", 18, ""),
+    "images_per_second": ("images/s", 9, ",.1f"),
+    "gflops": ("GFLOP/s", 8, ",.1f"),
+    "floor": ("floor", 6, ".0%"),
+    "mebibytes": ("MiB", 6, ",.0f"),
+    "ratio": ("× ours", 7, ".2f"),
+}
+NAMES = 37  # width of the first column: with all others, 100
+
+
+def print_heads(columns=COLUMNS):
+    """Print the titles of a table with some of COLUMNS."""
+    print(" " * NAMES + "".join(f"{COLUMNS[c][0]:>{COLUMNS[c][1]}}" for c in columns))
+
+
+def print_results(found, columns=COLUMNS):
+    """Print what `contest` found: in one line how the rivals did, then a row for each racer."""
+    trials = sorted(found["trials"], key=lambda trial: trial["min"])
+    if len(trials) > 1:
+        times = ", ".join(f"{trial['min']:,.1f}" for trial in trials)
+        print(f"torch in {len(trials)} ways takes at best {times} ms; the fastest is raced:")
+    for row in found["results"]:
+        shown = {**row, "spread": f"{row['min']:,.1f} – {row['max']:,.1f}"}
+        cells = ""
+        for column in columns:
+            _, width, form = COLUMNS[column]
+            value = shown.get(column)
+            cells += f"{'' if value is None else format(value, form):>{width}}"
+        print(f"{row['name']:{NAMES}}{cells}")

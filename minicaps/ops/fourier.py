@@ -193,10 +193,12 @@ def by_spectra(image, kernel, stride):
     y *= xp.abs(y) > 8 * float(xp.finfo(dtype).eps) * largest
 
     def sweep(g, wanted):
+        nonlocal x
         g = c(xp.ascontiguousarray(g.transpose(1, 2, 0, 3)))  # (F, B, O)
         grad_image = grad_kernel = None
         if wanted[1]:
             grad_kernel = _join(b.transpose(matmul(g.transpose(0, 2, 1), x)), kernel.shape, stride)
+        x = None  # not needed any more: a pullback runs once
         if wanted[0]:
             grad_image = _join(a.transpose(matmul(g, of_kernel())), image.shape, stride)
         return grad_image, grad_kernel

@@ -9,7 +9,8 @@ import math
 import os
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from contextvars import copy_context
 from functools import lru_cache
 
@@ -43,19 +44,25 @@ def in_threads(function, items):
     if hasattr(_here, "worker") or cores() == 1:
         yield from map(function, items)
         return
-    pool = _pool(cores(), os.getpid())
-    tasks = deque(pool.submit(copy_context().run, function, item) for item in items)
+    pool, rest, tasks = _pool(cores(), os.getpid()), deque(items), deque()
+    with suppress(RuntimeError):  # Python is on its way out: what is left is done here
+        while rest:
+            tasks.append(pool.submit(copy_context().run, function, rest[0]))
+            rest.popleft()
     try:
         while tasks:
             yield tasks.popleft().result()
-    finally:
+    finally:  # after an error the rest need not be done, and nobody goes on writing
         for task in tasks:
-            task.cancel()  # after an error the rest need not be done
+            task.cancel()
+        if tasks:
+            wait(tasks)
+    yield from map(function, rest)
 
 
-def parts(n, most=None):
-    """Cut range(n) into slices, one for each core, none longer than `most`."""
-    step = max(1, min(-(-n // cores()), most or n))
+def parts(n, most=None, workers=None):
+    """Cut range(n) into slices, one for each core or worker, none longer than `most`."""
+    step = max(1, min(-(-n // (workers or cores())), most or n))
     return [slice(k, min(k + step, n)) for k in range(0, n, step)]
 
 
@@ -79,7 +86,7 @@ def over_parts(function, array):
 
 
 def matmul(a, b, out=None):
-    """a @ b on all cores: matrices, or stacks of them, that broadcast."""
+    """a @ b on all cores: matrices, or stacks of them, that broadcast. out: neither a nor b."""
     xp = array_module(a, b)
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     small = math.prod(shape) * a.shape[-1] < 32 * LEAST

@@ -1,7 +1,8 @@
 """The training loop: from data and a model to a run folder with checkpoints and measurements.
 
-A run can be stopped after any step and goes on bit-equal on the CPU: what is random in a step
-depends on (seed, epoch, batch) alone, and everything else is in the checkpoint.
+A run can be stopped after any step and goes on bit-equal on the CPU, with the same number of cores:
+what is random in a step depends on (seed, epoch, batch) alone, and everything else is in the
+checkpoint.
 """
 
 import csv

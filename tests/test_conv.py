@@ -269,3 +269,14 @@ def test_stride_and_padding_are_whole_numbers(options):
     for function in (ops.conv2d, ops.conv2d_plain):
         with pytest.raises(TypeError, match="stride and padding are one whole number each"):
             function(Tensor(IMAGES), Tensor(KERNELS), **options)
+
+
+@pytest.mark.parametrize(
+    ("x", "weight"),
+    [((2, 0, 8, 8), (2, 0, 3, 3)), ((2, 3, 8, 8), (0, 3, 3, 3)), ((0, 3, 8, 8), (2, 3, 3, 3))],
+)
+def test_nothing_convolved_is_nothing(x, weight):
+    arrays = [np.ones(x), np.ones(weight)]
+    found, plain = (run(f, arrays) for f in (ops.conv2d, ops.conv2d_plain))
+    for a, b in zip(found, plain, strict=True):
+        assert a.shape == b.shape and not a.any() and not b.any()

@@ -104,3 +104,27 @@ def test_where_a_kernel_sees_nothing_its_output_is_zero(dtype):
         y = ops.conv2d(Tensor(x), Tensor(w)).data
     assert not y[0, :, :8].any() and not y[0, :, :, :8].any() and not y[1].any()
     assert (y[0, :, 8:, 8:] != 0).all()
+
+
+@each_dtype
+def test_a_weak_channel_is_not_taken_for_rounding(dtype):
+    rng = np.random.default_rng(0)
+    x, w = rng.random((4, 8, 20, 20)).astype(dtype), rng.normal(size=(6, 8, 9, 9)).astype(dtype)
+    w[::2] *= 1e-7
+    plain = ops.conv2d_plain(Tensor(x), Tensor(w), stride=2).data
+    with patch.object(conv, "worthwhile", lambda *_: True):
+        found = ops.conv2d(Tensor(x), Tensor(w), stride=2).data
+    largest = np.abs(plain).max(axis=(2, 3), keepdims=True)
+    assert (np.abs(found - plain) <= LIMITS[dtype] * largest).all()
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan, 1e38])
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
+def test_a_broken_kernel_leaves_the_other_channels_alone(bad):
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype("f") for s in ((2, 3, 12, 12), (4, 3, 5, 5)))
+    w[0, 0, 0, 0] = bad
+    plain = ops.conv2d_plain(Tensor(x), Tensor(w)).data
+    with patch.object(conv, "worthwhile", lambda *_: True):
+        found = ops.conv2d(Tensor(x), Tensor(w)).data
+    np.testing.assert_allclose(found[:, 1:], plain[:, 1:], rtol=1e-3, atol=1e-5)

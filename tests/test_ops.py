@@ -802,3 +802,12 @@ def test_the_mean_and_the_margin_losses_of_nothing_have_gradients():
 def test_numpys_booleans_are_an_index():
     x = Tensor(np.ones((3, 4)))
     assert x[np.True_].shape == (1, 3, 4) and x[np.False_].shape == (0, 3, 4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_shortest_vectors_count_as_zero(dtype):
+    least = np.finfo(dtype).smallest_subnormal
+    v = np.array([[least] * 4, [0] * 4, [4 * least] * 4], dtype)
+    assert not ops.length(Tensor(v[:2])).data.any()
+    assert not ops.direction(Tensor(v[:2])).data.any()
+    np.testing.assert_allclose(ops.direction(Tensor(v[2:])).data, 0.5)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -59,6 +60,41 @@ def test_an_error_reaches_the_caller_and_the_threads_live_on(cores):
     with pytest.raises(ZeroDivisionError, match="mine, 0"):
         list(threads.in_threads(fail, range(100)))
     assert list(threads.in_threads(str, range(3))) == ["0", "1", "2"]
+
+
+def test_after_an_error_nobody_goes_on_writing(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    both, wrote = threading.Barrier(2, timeout=30), []
+
+    def work(n):
+        both.wait()
+        if n == 0:
+            raise ZeroDivisionError
+        time.sleep(0.2)
+        wrote.append(n)
+
+    with pytest.raises(ZeroDivisionError):
+        list(threads.in_threads(work, range(2)))
+    assert wrote == [1]  # it has ended
+
+
+LATE = """
+import threading, time
+from minicaps import threads
+threads.cores = lambda: 2
+list(threads.in_threads(str, range(4)))
+
+def late():
+    threading.main_thread().join()
+    print(list(threads.in_threads(str, range(4))))
+
+threading.Thread(target=late).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_thread_works_on():
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True)
+    assert done.stdout.strip() == "['0', '1', '2', '3']", done.stderr
 
 
 @pytest.mark.parametrize("most", [None, 1, 2, 7])

@@ -25,7 +25,7 @@ def _polar(s, axis):
     xp, s = array_module(s), as_float(s)
     numbers = s.shape[normalize_axis_index(axis, s.ndim)]
     scale = _total(xp.abs(s) / max(1, numbers), axis)
-    divisor = xp.where(scale == 0, 1, scale)
+    divisor = xp.where(scale == 0, math.inf, scale)  # too short to be measured: the zero vector
     unit = s / divisor
     norm = xp.sqrt(_total(unit * unit, axis))
     unit /= xp.where(norm == 0, 1, norm)

@@ -140,7 +140,7 @@ def conv2d(x, weight, bias=None, *, stride=1, padding=0):
         return (
             grad_image[:, inside, inside].transpose(0, 3, 1, 2) if wanted[0] else None,
             grad_kernel.transpose(0, 3, 1, 2) if wanted[1] else None,
-            xp.ones(g[..., 0].size, g.dtype) @ g.reshape(-1, g.shape[3]) if wanted[2] else None,
+            xp.ones(math.prod(g.shape[:3]), g.dtype) @ _rows(g) if wanted[2] else None,
         )
 
     return y.transpose(0, 3, 1, 2), joint(sweep)
@@ -156,19 +156,20 @@ def by_patches(image, kernel, stride):
     """
     xp = array_module(image)
     o, *window, _ = kernel.shape
-    matrix = kernel.reshape(o, -1)  # (O, K·L·C)
+    matrix = kernel.reshape(o, math.prod(kernel.shape[1:]))  # (O, K·L·C)
     p, q = (output_size(n, k, stride) for n, k in zip(image.shape[1:3], window, strict=True))
     y = xp.empty((len(image), p, q, o), xp.result_type(image.dtype, kernel.dtype))
     blocks = _blocks(y, matrix)
+    each = in_threads if xp is np else map
 
     def correlate(images):
-        xp.matmul(_patches(image[images], window, stride), matrix.T, out=y[images].reshape(-1, o))
+        xp.matmul(_patches(image[images], window, stride), matrix.T, out=_rows(y[images]))
 
     def of_kernel(g, image):
-        return g.reshape(-1, o).T @ _patches(image, window, stride)
+        return _rows(g).T @ _patches(image, window, stride)
 
     def of_image(g, total):
-        rows = g.reshape(-1, o)
+        rows = _rows(g)
         for k, l, seen in _places(total, window, stride, (p, q)):
             seen += (rows @ kernel[:, k, l]).reshape(seen.shape)
 
@@ -176,24 +177,34 @@ def by_patches(image, kernel, stride):
         grad_image = grad_kernel = None
         if wanted[0]:
             grad_image = xp.zeros_like(image)
-            for _ in in_threads(lambda n: of_image(g[n], grad_image[n]), blocks):
+            for _ in each(lambda n: of_image(g[n], grad_image[n]), blocks):
                 pass
         if wanted[1]:
             grad_kernel = xp.zeros_like(matrix)
-            for part in in_threads(lambda n: of_kernel(g[n], image[n]), blocks):
+            for part in each(lambda n: of_kernel(g[n], image[n]), blocks):
                 grad_kernel += part
             grad_kernel = grad_kernel.reshape(kernel.shape)
         return grad_image, grad_kernel
 
-    for _ in in_threads(correlate, blocks):
+    for _ in each(correlate, blocks):
         pass
     return y, pull
 
 
 def _blocks(y, kernel):
-    """Slices of the batch whose patches fit into WORKSPACE bytes, at least one for each core."""
+    """Slices of the batch whose patches fit into WORKSPACE bytes, at least one for each core.
+
+    A GPU wants few and large ones.
+    """
     image_bytes = math.prod(y.shape[1:3]) * kernel.shape[1] * y.dtype.itemsize
-    return parts(len(y), max(1, WORKSPACE // max(1, image_bytes)))
+    on_cpu = array_module(y) is np
+    room = WORKSPACE if on_cpu else 16 * WORKSPACE
+    return parts(len(y), max(1, room // max(1, image_bytes)), None if on_cpu else 1)
+
+
+def _rows(a):
+    """(B, P, Q, O) -> (B·P·Q, O)."""
+    return a.reshape(math.prod(a.shape[:3]), a.shape[3])
 
 
 def _patches(image, window, stride):
@@ -205,5 +216,5 @@ def _patches(image, window, stride):
     view = windows(image, window, stride)
     size = math.prod(view.shape[3:])
     if math.prod(view.shape[4:]) < view.shape[2]:
-        return view.transpose(3, 4, 5, 0, 1, 2).reshape(size, -1).T
-    return view.reshape(-1, size)
+        return view.transpose(3, 4, 5, 0, 1, 2).reshape(size, math.prod(view.shape[:3])).T
+    return view.reshape(math.prod(view.shape[:3]), size)

@@ -177,7 +177,8 @@ def by_spectra(image, kernel, stride):
 
     Returns y (B, P, Q, O) and the sweep to the gradients of image and kernel. Same as
     `conv.by_patches`, up to rounding: relative to the largest output of an image and channel, since
-    every frequency sees the whole image. One infinite pixel makes all outputs of its image NaN.
+    every frequency sees the whole image. Outputs within that error are 0; gradients within it are
+    not. One infinite pixel makes all outputs of its image NaN.
     """
     xp = array_module(image)
     dtype = xp.result_type(image.dtype, kernel.dtype).name
@@ -188,9 +189,8 @@ def by_spectra(image, kernel, stride):
 
     x = a(_split(image, plane, stride))  # (F, B, T)
     y = c.transpose(matmul(x, of_kernel().transpose(0, 2, 1)))  # (P, Q, B, O)
-    # Where all a kernel sees is 0, y is 0 and not a rounding error: ReLU would let half of them by.
-    largest = xp.abs(y).max(axis=(0, 1)).max(axis=1)[:, None]  # of each image
-    y *= xp.abs(y) > 8 * float(xp.finfo(dtype).eps) * largest
+    # What may be rounding alone is 0: where a kernel sees nothing, ReLU would let half of it by.
+    y *= ~(xp.abs(y) <= _rounding(y, kernel))
 
     def sweep(g, wanted):
         nonlocal x
@@ -204,6 +204,20 @@ def by_spectra(image, kernel, stride):
         return grad_image, grad_kernel
 
     return y.transpose(2, 0, 1, 3), sweep
+
+
+def _rounding(y, kernel):
+    """How large a rounding error in y (P, Q, B, O) may be: (B, O).
+
+    By the largest output of each image, where outputs count in units of their kernel's largest
+    weight, so that a weak kernel's are not lost. What is not finite does not count.
+    """
+    xp, limits = array_module(y), array_module(y).finfo(y.dtype)
+    unit = xp.maximum(xp.abs(kernel).max(axis=(1, 2, 3)), float(limits.tiny))
+    outputs = xp.abs(y).max(axis=(0, 1)) / unit
+    largest = xp.where(xp.isfinite(outputs), outputs, 0).max(axis=1)[:, None]
+    error = 8 * float(limits.eps) * largest * unit
+    return xp.where(xp.isfinite(error), error, 0)
 
 
 def _split(a, size, stride):

@@ -3,9 +3,12 @@
 import argparse
 import inspect
 import math
+import os
 from datetime import datetime
+from pathlib import Path
 
 from minicaps import data, models, optim
+from minicaps.data.pictures import parse_size
 from minicaps.losses import LOSSES
 from minicaps.ops.capsule import SQUASHES
 from minicaps.routing import GRADIENTS, ROUTINGS, UPDATES
@@ -13,6 +16,7 @@ from minicaps.routing import GRADIENTS, ROUTINGS, UPDATES
 DEFAULTS = {
     "data": "strokes",
     "data_dir": None,
+    "size": None,
     "limit": None,
     "validation": 0.1,
     "shift": None,
@@ -94,6 +98,14 @@ def complete(given):
             "strokes are drawn, not read: leave --data-dir out",
         ),
         (
+            options["data"] not in data.NAMES and options["data_dir"],
+            f"{options['data']} is its own place: leave --data-dir out",
+        ),
+        (
+            Path(options["data"]) in Path(options["out"]).absolute().parents,
+            f"the run folder {options['out']} must not lie in the data: choose another --out",
+        ),
+        (
             options["tf32"] and options["precision"] != "float32",
             f"--tf32 rounds products of float32, not of {options['precision']}",
         ),
@@ -119,7 +131,8 @@ def _options_of_the_model(name, network, given):
 
 def _new_folder(options):
     moment = datetime.now().strftime("%Y%m%d-%H%M%S")
-    names = [options[key] for key in ("data", "model", "preset") if options[key]]
+    name = Path(options["data"]).name.removesuffix(".npz")
+    names = [name, *(options[key] for key in ("model", "preset") if options[key])]
     return f"runs/{'-'.join([*names, moment])}"
 
 
@@ -163,6 +176,18 @@ def _share_or_count(text):
     return value
 
 
+def data_source(text):
+    """The name of a data set, or the path of the user's own; absolute, so that a run can go on from
+    another folder."""
+    if text in data.NAMES:
+        return text
+    if not text or not os.path.exists(text):
+        raise argparse.ArgumentTypeError(
+            f"must be a path that exists, or choose from {', '.join(data.NAMES)}, not {text!r}"
+        )
+    return os.path.abspath(text)
+
+
 _COUNT = _number(int, 1)
 _WHOLE = _number(int, 0)
 _POSITIVE = _number(float, 0, ends="()")
@@ -198,12 +223,15 @@ def _add(group, name, text, default=None, **keywords):
 
 
 def _data_options(group):
-    _add(group, "data", "data set", choices=data.NAMES)
+    text = f"{', '.join(data.NAMES)}, or the path of your own"
+    _add(group, "data", text, metavar="DATA", type=data_source)
     _add(group, "data_dir", "folder searched first for the data files", metavar="FOLDER")
-    _add(group, "limit", "use only the first N training pictures", metavar="N", type=_COUNT)
+    text = "fit pictures to N×N or H×W pixels, zeros around"
+    _add(group, "size", text, metavar="N|HxW", type=parse_size)
+    _add(group, "limit", "use only N training pictures", metavar="N", type=_COUNT)
     text = "training pictures kept for choosing the best epoch: a fraction, a number, or 0"
     _add(group, "validation", text, metavar="PART", type=_share_or_count)
-    text = "shift training pictures by up to N pixels"
+    text = "shift by up to N pixels"
     _add(group, "shift", text, "2 for mnist, else 0", metavar="N", type=_WHOLE)
 
 

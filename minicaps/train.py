@@ -1,5 +1,6 @@
 """`python -m minicaps.train`: train a capsule network and write a run folder."""
 
+import json
 import os
 import platform
 import shlex
@@ -121,12 +122,13 @@ def _prepare(options, saved):
             f"{out} exists already: choose another --out, or go on with --resume {out}"
         )
     device = choose_device(options["device"])
-    device.allow_tf32(options["tf32"])
+    device.allow_tf32(options["tf32"] and (saved is None or device.kind == "gpu"))
     dataset = data.load(
         options["data"],
         folder=options["data_dir"],
         limit=options["limit"],
         seed=options["seed"],
+        size=options["size"],
     )
     stop = StopRequest()
     trainer = Trainer(options, dataset, device, out, Display(options["quiet"]), stop)
@@ -136,10 +138,36 @@ def _prepare(options, saved):
         trainer.load(*saved)
         if options["epochs"] < trainer.epoch:
             raise ValueError(f"{trainer.epoch} epochs are done already: --epochs must not be fewer")
+        _check_split(trainer, out / "split.json")
     out.mkdir(parents=True, exist_ok=True)
     config = {"options": options, "model": trainer.model.config}
     write_json(out / "config.json", config, new=saved is None)
+    if saved is None and (names := _split_names(trainer)) is not None:
+        write_json(out / "split.json", names, new=True)
     return trainer, stop
+
+
+def _split_names(trainer):
+    """Which of the user's pictures are in which part; None for data that is not the user's."""
+    parts = {"train": trainer.training, "validation": trainer.validation, "test": trainer.data.test}
+    if trainer.data.test.names is None:
+        return None
+    return {name: part.names.tolist() if part else [] for name, part in parts.items()}
+
+
+def _check_split(trainer, path):
+    """Refuse to go on with other pictures than the run began with, or with others to test on."""
+    if (names := _split_names(trainer)) is None:
+        return
+    try:
+        same = json.loads(path.read_text()) == names
+    except ValueError:  # damaged
+        same = False
+    if not same:
+        raise data.DataError(
+            f"{trainer.options['data']} has other pictures than {path} names, with which this run"
+            " began: put them back, or start a new run"
+        )
 
 
 def _train(trainer, options, command):
@@ -220,6 +248,8 @@ class Display:
             f"Data: {o['data']}, {n:,} training, {len(trainer.validation or ()):,} validation,"
             f" {len(trainer.data.test):,} test pictures"
         )
+        for note in trainer.data.notes:
+            print(f"Note: {note}")
         about = [f"{key} {o[key]}" for key in ("preset", "routing", "loss") if o[key] is not None]
         size = model.number_of_parameters()
         print(f"Model: {o['model']}, {', '.join(about)}, {size:,} parameters")

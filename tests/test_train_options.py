@@ -70,6 +70,8 @@ def test_defaults_pass_the_checks_of_the_options():
 NO_NUMBERS = ("nan", "-inf", "ten", "")
 NO_COUNTS = (*NO_NUMBERS, "inf", "-1", "1.5")
 NONSENSE = {
+    "data": ("paperr", "nowhere/there", ""),
+    "size": ("0", "0x5", "5x", "x", "5x5x5", "1e2", "100000", *NO_COUNTS),
     "limit": ("0", *NO_COUNTS),
     "validation": ("1.0", "1e3", "inf", "-1", "-0.1", *NO_NUMBERS),
     "shift": NO_COUNTS,
@@ -152,7 +154,7 @@ def test_what_does_not_go_together_is_refused_before_any_work(no_work, capsys, a
 def given(name):
     """The option with a value that is allowed."""
     value = DEFAULTS[name]
-    value = {"dropout": 0.1, "out": "x"}.get(name, value)
+    value = {"dropout": 0.1, "out": "x", "size": 30}.get(name, value)
     value = CHANGES_WHAT_IS_LEARNED.get(name, value)
     return [flag(name)] if name in SWITCHES else [flag(name), str(value)]
 
@@ -350,7 +352,7 @@ def test_device(strict_cupy):
 
 
 def test_every_option_has_a_test_that_it_is_obeyed():
-    elsewhere = {"data", "data_dir", "device"}  # above
+    elsewhere = {"data", "data_dir", "size", "device"}  # above, and in test_data_own.py
     others = {"model", "dropout", "patience", "start_from", "tf32", "out", "resume", "quiet"}
     assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | others == DEFAULTS.keys()
 

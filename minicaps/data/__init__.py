@@ -1,10 +1,14 @@
-"""Data sets by name: `strokes` (drawn), `mnist` and `fashion-mnist` (read, downloaded if needed).
+"""Data sets: `strokes` is drawn, `mnist` and `fashion-mnist` are read, and downloaded if needed,
+one's own are read from their path.
 
 `load` gives a `Dataset`; `minicaps.data.batches.batches` iterates over one of its splits. All is
 NumPy; the trainer moves batches to its device. `python -m minicaps.data` lists, fetches and shows.
 """
 
-from minicaps.data import sources
+import os
+from dataclasses import replace
+
+from minicaps.data import own, sources
 from minicaps.data import strokes as drawn
 from minicaps.data.dataset import DataError, Dataset, Split
 
@@ -13,31 +17,47 @@ __all__ = ["NAMES", "DataError", "Dataset", "Split", "load"]
 NAMES = ("strokes", *sources.SOURCES)
 
 
-def load(name: str, *, folder=None, limit: int | None = None, seed: int = 0) -> Dataset:
-    """Load a data set by its name.
+def load(name: str, *, folder=None, limit: int | None = None, seed: int = 0, size=None) -> Dataset:
+    """Load a data set by its name, or one's own by its path (`minicaps.data.own` says what it may
+    be). A name goes before a file of the same name: write `./mnist`.
 
     folder: searched first for the files of `mnist` and `fashion-mnist`; `sources.roots` lists the
         folders searched after it.
-    limit: keep only the first so many training samples. The test split stays whole, so that test
-        figures stay comparable.
-    seed: which `strokes` are drawn; the others are what their files hold.
+    limit: keep only so many training samples, the first ones, or of one's own some of each class.
+        The test split stays whole, so that test figures stay comparable.
+    seed: which `strokes` are drawn, and how one's own data is split; the others are what their
+        files hold.
+    size: (height, width) that all pictures are fitted to, proportions kept and zeros around.
 
     Raises ValueError for an unknown name, a limit outside 1..training samples, or a folder for
-    `strokes`; `DataError` for data that is missing, damaged or not what its name says.
+    what is not searched; `DataError` for data that is missing, damaged or not what its name says.
     """
-    if name not in NAMES:
-        raise ValueError(f"unknown data set {name!r}: choose from {', '.join(NAMES)}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1 training sample, got {limit}")
     if name in sources.SOURCES:
         train, test = sources.read(name, folder, limit)
-        return Dataset(name, train, test, sources.SOURCES[name].class_names)
-    if folder is not None:
-        raise ValueError(f"strokes are drawn, not read: leave the folder {folder} out")
+        dataset = Dataset(name, train, test, sources.SOURCES[name].class_names)
+    elif folder is not None:
+        how = "drawn, not read" if name == "strokes" else "read from their own path"
+        raise ValueError(f"{name} are {how}: leave the folder {folder} out")
+    elif name == "strokes":
+        dataset = _strokes(limit, seed)
+    elif os.path.exists(name):
+        return own.load(name, limit=limit, seed=seed, size=size)
+    else:
+        raise ValueError(
+            f"unknown data set {name!r}: choose from {', '.join(NAMES)}, or give the path of your"
+            " own; there is none of this name"
+        )
+    parts = {part: own.fitted(getattr(dataset, part), size) for part in ("train", "test")}
+    return replace(dataset, **parts)
+
+
+def _strokes(limit, seed):
     if limit is not None and limit > drawn.TRAIN_SIZE:
         raise ValueError(
             f"limit {limit} is more than the {drawn.TRAIN_SIZE} training samples of strokes"
         )
     train = Split(*drawn.strokes(limit or drawn.TRAIN_SIZE, seed=seed, part="train"))
     test = Split(*drawn.strokes(drawn.TEST_SIZE, seed=seed, part="test"))
-    return Dataset(name, train, test, drawn.CLASS_NAMES)
+    return Dataset("strokes", train, test, drawn.CLASS_NAMES)

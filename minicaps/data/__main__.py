@@ -1,26 +1,36 @@
 """`python -m minicaps.data`: which data sets there are, where they lie, and what they look like."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
 
 from minicaps.data import NAMES, DataError, baselines, load, sources, strokes
+from minicaps.data.pictures import parse_size
 from minicaps.data.sheet import contact_sheet
 
 ABOUT = {
     "strokes": "digits drawn from skeletons, with known poses",
     **{name: source.title for name, source in sources.SOURCES.items()},
 }
+COMMANDS = ("list", "fetch", *NAMES, "PATH")
 NEIGHBOURS = 5000  # training samples that 1-nearest-neighbour may look at
 
 
 def main(arguments=None) -> int:
-    options = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments and arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
+        arguments.insert(0, "PATH")
+    parser = _parser()
+    options = parser.parse_args(arguments)
     try:
         options.run(options)
-    except DataError as error:
+    except MemoryError:
+        print("minicaps.data: there is not enough memory: try a smaller --size", file=sys.stderr)
+        return 1
+    except (DataError, OSError) as error:
         print(f"minicaps.data: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -79,7 +89,45 @@ def _parser():
                 "--seed", type=_seed, default=0, help="which digits are drawn (default: 0)"
             )
             command.set_defaults(run=_show_strokes)
+    _add_own(commands)
     return parser
+
+
+def _add_own(commands):
+    command = commands.add_parser(
+        "PATH",
+        help="show pictures of your own: a folder of classes, an .npz, four IDX files",
+        usage="python -m minicaps.data PATH [options]",
+        description="Show what minicaps.train would read from a folder with a folder for each"
+        " class, from an .npz file with images and labels (and class_names), or from a folder with"
+        " four IDX files.",
+    )
+    command.add_argument("path", type=_path, metavar="PATH", help="the folder or the file")
+    command.add_argument(
+        "--size",
+        type=parse_size,
+        metavar="N|HxW",
+        help="fit the pictures to N×N or H×W pixels, zeros around",
+    )
+    command.add_argument(
+        "--seed", type=_seed, default=0, help="which pictures are for testing (default: 0)"
+    )
+    command.add_argument(
+        "--out",
+        type=_png,
+        metavar="PICTURE",
+        help="where the picture of samples goes (default: NAME-samples.png)",
+    )
+    command.set_defaults(run=_show_own)
+
+
+def _path(text):
+    if not os.path.exists(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not there, and no name: choose from {', '.join(COMMANDS[:-1])}, or give"
+            " the path of pictures of your own"
+        )
+    return Path(text)
 
 
 def _seed(text):
@@ -143,28 +191,42 @@ def _show_strokes(options):
     _picture(options.out, data, strokes.POSE_NAMES)
 
 
+def _show_own(options):
+    data = load(str(options.path.absolute()), seed=options.seed, size=options.size)
+    out = options.out or Path(f"{data.name}-samples.png")
+    if options.path.resolve() in out.resolve().parents:
+        raise DataError(f"{out} would lie in the data: name another place by --out")
+    for note in data.notes:
+        print(f"Note: {note}")
+    _describe(data)
+    _picture(out, data, ink=False)
+
+
 def _describe(data):
     images = data.train.images
     channels, height, width = images.shape[1:]
     print(f"{data.name}: {len(data.train):,} training and {len(data.test):,} test images")
     print(f"shape: {channels} channel(s), {height} pixels high, {width} wide")
     print(f"pixels: from {images.min():g} to {images.max():g}")
-    print(f"\n{'class':14}{'training':>9}{'test':>9}")
+    width = max(14, 2 + max(map(len, data.class_names)))
+    print(f"\n{'class':{width}}{'training':>9}{'test':>9}")
     counts = [
         np.bincount(part.labels, minlength=len(data.class_names))
         for part in (data.train, data.test)
     ]
     for name, train, test in zip(data.class_names, *counts, strict=True):
-        print(f"{name:14}{train:>9,}{test:>9,}")
+        print(f"{name:{width}}{train:>9,}{test:>9,}")
 
 
-def _picture(path, data, pose_names=()):
+def _picture(path, data, pose_names=(), **keywords):
     try:
-        contact_sheet(path, data.train, data.class_names, pose_names)
+        contact_sheet(path, data.train, data.class_names, pose_names, **keywords)
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror}") from None
     print(f"\npicture of training samples: {path}")
 
 
 if __name__ == "__main__":
+    if sys.stdout is not None:  # closed
+        sys.stdout.reconfigure(errors="backslashreplace")  # where it cannot show a letter
     sys.exit(main())

@@ -4,6 +4,8 @@ Random numbers are NumPy's, on the host. Pictures are gathered and shifted where
 on the CPU or on a GPU, by the same code: the batches are bit-equal.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from minicaps.backend import array_module
@@ -22,7 +24,7 @@ def resident(split: Split, device) -> Split:
         return split
     if split.images.nbytes + split.labels.nbytes > SHARE * device.free_memory():
         return split
-    return Split(device.put(split.images), device.put(split.labels))
+    return replace(split, images=device.put(split.images), labels=device.put(split.labels))
 
 
 def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift=0):

@@ -12,14 +12,16 @@ class DataError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Pictures with their classes, and with their poses where these are known.
+    """Pictures with their classes, and with their poses and names where these are known.
 
-    images (n, channels, height, width) float32 in [0, 1], labels (n,) int64, poses (n, d) or None.
+    images (n, channels, height, width) float32 in [0, 1], labels (n,) int64, poses (n, d) or None;
+    names (n,): the file of each picture or its index in the whole, or None.
     """
 
     images: np.ndarray
     labels: np.ndarray
     poses: np.ndarray | None = None
+    names: np.ndarray | None = None
 
     def __post_init__(self):
         images, labels = self.images, self.labels
@@ -40,24 +42,32 @@ class Split:
     def take(self, which) -> "Split":
         """The samples that an index array or a slice names, in its order."""
         poses = None if self.poses is None else self.poses[which]
-        return Split(self.images[which], self.labels[which], poses)
+        names = None if self.names is None else self.names[which]
+        return Split(self.images[which], self.labels[which], poses, names)
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A training split, a test split, and the name of each class (class k is `class_names[k]`)."""
+    """A training split, a test split, and the name of each class (class k is `class_names[k]`).
+
+    by_class: validation is cut from each class in proportion, as small data sets need. notes: what
+    the user should know about how the data was read, in sentences.
+    """
 
     name: str
     train: Split
     test: Split
     class_names: tuple[str, ...]
+    by_class: bool = False
+    notes: tuple[str, ...] = ()
 
     def cut_validation(self, size: int | float, seed: int = 0) -> tuple[Split, Split]:
         """Cut a validation split from the training split: (the rest, validation).
 
         `size` is a number of samples (int) or a fraction of the training split (float between 0
-        and 1). Which samples go depends on `seed`, `size` and their number alone. Both parts keep
-        the order of the training split. The test split has no part in it.
+        and 1). Which samples go depends on `seed`, `size` and their number alone, and with
+        `by_class` on their labels. Both parts keep the order of the training split. The test split
+        has no part in it.
         """
         n = len(self.train)
         if isinstance(size, Integral):
@@ -75,9 +85,33 @@ class Dataset:
                 "it needs at least 1, and so does training"
             )
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-        held_out = np.zeros(n, dtype=bool)
-        held_out[generator.permutation(n)[:count]] = True
+        if self.by_class:
+            held_out = draw_by_class(self.train.labels, count, generator)
+            left = np.bincount(self.train.labels[~held_out], minlength=len(self.class_names))
+            if not left.all():
+                raise ValueError(
+                    f"a validation split of {size} would leave no training picture of class"
+                    f" {self.class_names[left.argmin()]!r}: make it smaller, or add pictures"
+                )
+        else:
+            held_out = np.zeros(n, dtype=bool)
+            held_out[generator.permutation(n)[:count]] = True
         return self.train.take(~held_out), self.train.take(held_out)
+
+
+def draw_by_class(labels, count: int, generator) -> np.ndarray:
+    """Draw `count` of the samples with labels (n,), of each class in proportion; a mask (n,).
+
+    The samples of a class stand in random order, evenly spaced from 0 to 1, and the first of all
+    classes together are drawn: one of each class before a second of any.
+    """
+    place = np.empty(len(labels))
+    for label in np.unique(labels):
+        which = np.flatnonzero(labels == label)
+        place[generator.permutation(which)] = np.arange(len(which)) / len(which)
+    drawn = np.zeros(len(labels), dtype=bool)
+    drawn[np.lexsort((generator.random(len(labels)), place))[:count]] = True
+    return drawn
 
 
 def checked_split(images, labels, classes: int, *, images_from, labels_from, limit=None) -> Split:

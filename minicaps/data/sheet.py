@@ -3,15 +3,20 @@
 import numpy as np
 
 from minicaps.data.dataset import Split
+from minicaps.data.pictures import fit
 
 COLUMNS = 16
+ROWS = 40  # classes; more would not be looked at
+LARGEST = 64  # pixels of a side; larger pictures are shown smaller
 
 
-def contact_sheet(path, split: Split, class_names, pose_names=()):
-    """Write a picture of the first samples of each class. Where the split has poses (n, d), a row
-    below shows the first sample of every other class with its pose in words."""
+def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
+    """Write a picture of the first samples of each class, of the first `ROWS` classes. Where the
+    split has poses (n, d), a row below shows the first sample of every other class with its pose in
+    words. Grey pictures are shown as ink on paper, or with ink=False as light in the dark."""
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
+    class_names = class_names[:ROWS]
     classes = range(len(class_names))
     posed = () if split.poses is None else classes[::2]
     below = 2.4 if posed else 0.2  # inches
@@ -21,8 +26,9 @@ def contact_sheet(path, split: Split, class_names, pose_names=()):
 
     samples = [np.flatnonzero(split.labels == label)[:COLUMNS] for label in classes]
     axes = upper.subplots()
-    _show(axes, np.concatenate([_strip(split.images[row], COLUMNS) for row in samples]))
-    height = split.images.shape[2]
+    strips = [_strip(_small(split.images[row]), COLUMNS) for row in samples]
+    _show(axes, np.concatenate(strips), ink)
+    height = len(strips[0])
     axes.set_yticks(height * (np.arange(len(classes)) + 0.5) - 0.5, class_names)
 
     for column, label in enumerate(posed):
@@ -35,6 +41,16 @@ def contact_sheet(path, split: Split, class_names, pose_names=()):
     figure.savefig(path, dpi=110)
 
 
+def _small(images):
+    """Images (n, channels, height, width), or smaller ones if a side exceeds `LARGEST`."""
+    n, channels, *size = images.shape
+    shrink = LARGEST / max(size)
+    if shrink >= 1:
+        return images
+    size = [max(1, round(side * shrink)) for side in size]
+    return np.array([fit(image, size) for image in images]).reshape(n, channels, *size)
+
+
 def _strip(images, columns):
     """Images (n, channels, height, width) side by side, then blank ones up to so many columns:
     (height, columns · width, channels)."""
@@ -42,12 +58,11 @@ def _strip(images, columns):
     return np.concatenate([*images, *blank], axis=-1).transpose(1, 2, 0)
 
 
-def _show(axes, picture):
-    """A grey picture as ink on paper, a coloured one as it is; no frame."""
+def _show(axes, picture, ink=True):
+    """A grey picture as ink on paper or as light, a coloured one as it is; no frame."""
     grey = picture.shape[-1] == 1
-    axes.imshow(
-        picture[..., 0] if grey else picture, cmap="gray_r" if grey else None, vmin=0, vmax=1
-    )
+    colours = "gray_r" if ink else "gray"
+    axes.imshow(picture[..., 0] if grey else picture, cmap=colours, vmin=0, vmax=1)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.tick_params(length=0)

@@ -1,0 +1,126 @@
+"""Pictures from files, grey or colour, as float32 in [0, 1]; and how they fit a network's size."""
+
+import argparse
+import os
+import re
+from contextlib import contextmanager
+
+import numpy as np
+
+from minicaps.data.dataset import DataError
+
+LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # of R, G, B: ITU-R BT.601
+
+
+def read_picture(path) -> np.ndarray:
+    """The picture in a file, (C, H, W) float32 in [0, 1], C = 1 for grey and 3 for colour.
+
+    Reads what Pillow reads, turned as the camera noted. Bytes and 16-bit numbers are scaled so that
+    white is 1; what is transparent shows black. A file that cannot be read, or whose numbers have
+    no plain meaning, is a `DataError` that names it and says what to do.
+    """
+    from PIL import ImageOps
+
+    with _opened(path) as picture:
+        if getattr(picture, "n_frames", 1) > 1 and picture.format != "MPO":  # MPO: a camera's JPEG
+            raise DataError(f"{path} holds {picture.n_frames} pictures: save each in its own file")
+        kind = picture.format
+        picture = ImageOps.exif_transpose(picture)
+        if picture.mode[0] in "IF":
+            return _wide_numbers(picture, kind, path)[None]
+        pixels = _bytes(picture).astype(np.float32)
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def picture_size(path) -> tuple[int, int]:
+    """Height and width of the picture in a file; only the start of the file is read."""
+    with _opened(path) as picture:
+        width, height = picture.size
+        lying = picture.getexif().get(0x0112, 1) >= 5  # orientations 5 to 8 swap the axes
+    return (width, height) if lying else (height, width)
+
+
+def fit(picture, size, channels=None) -> np.ndarray:
+    """A picture (C, H, W) in [0, 1], made as large as fits `size` (height, width) with its
+    proportions kept; zeros fill the rest. `channels`: 1 or 3, or None for those it has.
+
+    Grey is the luminance of a colour; colour is three times the grey.
+    """
+    if channels == 1 and len(picture) == 3:
+        picture = np.einsum("c,chw->hw", LUMINANCE, picture)[None]
+    elif channels == 3 and len(picture) == 1:
+        picture = np.repeat(picture, 3, axis=0)
+    if picture.shape[1:] == tuple(size):
+        return picture
+    from PIL import Image
+
+    (height, width), (_, h, w) = size, picture.shape
+    scale = min(height / h, width / w)
+    rows, columns = max(1, round(h * scale)), max(1, round(w * scale))
+    top, left = (height - rows) // 2, (width - columns) // 2
+    fitted = np.zeros((len(picture), height, width), dtype=np.float32)
+    for plane, channel in zip(fitted, picture, strict=True):
+        # Bilinear, and averaging where it shrinks: no value leaves the range, but by rounding
+        resized = Image.fromarray(channel).resize((columns, rows), Image.Resampling.BILINEAR)
+        plane[top : top + rows, left : left + columns] = np.clip(resized, 0, 1)
+    return fitted
+
+
+def parse_size(text):
+    """Height and width of pictures, from N or HxW: two whole numbers, as [H, W]."""
+    sides = re.fullmatch(r"([1-9]\d{0,4})(?:[x×]([1-9]\d{0,4}))?", text, re.ASCII)
+    if not sides:
+        raise argparse.ArgumentTypeError(
+            f"must be a side of 1 to 99999 pixels, such as 28, or height x width, such as 40x56,"
+            f" not {text!r}"
+        )
+    return [int(sides[1]), int(sides[2] or sides[1])]
+
+
+@contextmanager
+def _opened(path):
+    """Pillow's picture of a file; whatever goes wrong in the block is a `DataError`."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        if not os.path.getsize(path):
+            raise DataError(f"{path} is empty (0 bytes): get it again, or remove it")
+        with Image.open(path) as picture:
+            yield picture
+    except (DataError, MemoryError):
+        raise
+    except UnidentifiedImageError:
+        raise DataError(
+            f"{path} is no picture that can be read (PNG, JPEG, …): replace it, or remove it"
+        ) from None
+    except Image.DecompressionBombError as error:
+        raise DataError(f"{path} is too large ({error}): make it smaller") from None
+    except Exception as error:  # decoders raise whatever they stumble over
+        if isinstance(error, OSError) and error.strerror:
+            raise DataError(f"cannot read {path}: {error.strerror}") from None
+        raise DataError(f"{path} is damaged ({error}): get it again, or remove it") from None
+
+
+def _bytes(picture):
+    """Pixels (H, W, 1 or 3) in [0, 1] of a picture that has bytes or bits."""
+    grey = picture.mode in ("1", "L", "LA", "La")
+    if picture.mode[-1] in "Aa" or "transparency" in picture.info:
+        numbers = np.asarray(picture.convert("RGBA")) / np.float32(255)
+        numbers = numbers[..., :3] * numbers[..., 3:]
+        return numbers[..., :1] if grey else numbers
+    numbers = np.asarray(picture.convert("L" if grey else "RGB")) / np.float32(255)
+    return numbers[..., None] if grey else numbers
+
+
+def _wide_numbers(picture, kind, path):
+    """Pixels (H, W) in [0, 1] of a picture that has 16-bit numbers, or floats in [0, 1]."""
+    numbers = np.asarray(picture)
+    if picture.mode.startswith("I;16") or kind == "PNG":  # a PNG has no more than 16 bits
+        return np.divide(numbers, 65535, dtype=np.float32)
+    low, high = numbers.min(), numbers.max()
+    if picture.mode == "F" and low >= 0 and high <= 1:  # False for NaN
+        return numbers.astype(np.float32)
+    raise DataError(
+        f"{path} has pixels from {low:g} to {high:g}: expected bytes, 16-bit numbers, or floats"
+        " from 0 to 1; save it as PNG"
+    )

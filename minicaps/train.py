@@ -174,7 +174,7 @@ def _train(trainer, options, command):
     """Train, measure, draw, and say what came out."""
     summary = trainer.run() | {
         "device": trainer.device.name,
-        "tf32": options["tf32"],
+        "tf32": options["tf32"] and trainer.device.kind == "gpu",
         "versions": {
             "minicaps": minicaps.__version__,
             "python": platform.python_version(),

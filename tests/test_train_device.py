@@ -140,6 +140,13 @@ def test_tf32_is_switched_on_and_recorded(strict_cupy, tf32_of_steps):
     assert tf32_of_steps == ["1"] * 10
 
 
+def test_a_run_with_tf32_goes_on_without_on_the_cpu(strict_cupy, tf32_of_steps):
+    folder = run(*GPU, "--tf32")
+    go_on(folder, "--epochs", "2", "--device", "cpu")
+    assert summary(folder)["tf32"] is False
+    assert len(tf32_of_steps) == 10
+
+
 @pytest.mark.parametrize("device", ["cpu", "auto"])
 def test_tf32_is_refused_on_the_cpu(monkeypatch, capsys, device):
     monkeypatch.setitem(sys.modules, "cupy", None)

@@ -13,8 +13,7 @@ def keep_memory():
     training loop pays again for clearing the pages of all its temporaries. Without mapping, and
     without giving back the end of the heap, the pages stay. The process then never shrinks below
     its peak, which is why commands call this and importing minicaps does not. All threads share
-    what is kept. On systems other
-    than Linux with glibc nothing happens.
+    what is kept. On systems other than Linux with glibc nothing happens.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minicaps.ops.conv import output_size
+from minicaps.ops.shape import output_size
 
 PATCHES = 2**24  # numbers in the patches that are multiplied at a time
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from minicaps.backend import array_module
-from minicaps.data.dataset import Split
+from minicaps.data.dataset import Split, generator
 
 SHARE = 0.5  # of the memory that is free on a GPU: more pictures would take room from training
 
@@ -50,14 +50,16 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
     if shift and seed is None:
         raise ValueError(f"shift={shift} draws random numbers: give a seed")
     xp = array_module(split.images)
-    order = np.arange(len(split)) if seed is None else _random(seed, epoch).permutation(len(split))
+    order = (
+        np.arange(len(split)) if seed is None else generator(seed, 1, epoch).permutation(len(split))
+    )
 
     def generate():
         for index in range(start, count):
             which = xp.asarray(order[index * batch_size : (index + 1) * batch_size])
             images = split.images[which]
             if shift:
-                random = _random(seed, epoch, index)
+                random = generator(seed, 1, epoch, index)
                 images = shifted(images, random.integers(-shift, shift + 1, (len(which), 2)))
             yield images, split.labels[which]
 
@@ -69,11 +71,6 @@ def number_of_batches(samples: int, batch_size: int) -> int:
     if batch_size < 1:
         raise ValueError(f"batch size must be at least 1, got {batch_size}")
     return -(-samples // batch_size)
-
-
-def _random(seed, *key):
-    """A generator for each key; the leading 1 keeps all apart from the one that cuts validation."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, *key)))
 
 
 def shifted(images, offsets):

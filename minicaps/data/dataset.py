@@ -84,9 +84,9 @@ class Dataset:
                 f"a validation split of {size} would take {count} of {n} training samples: "
                 "it needs at least 1, and so does training"
             )
-        generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+        random = generator(seed, 0)
         if self.by_class:
-            held_out = draw_by_class(self.train.labels, count, generator)
+            held_out = draw_by_class(self.train.labels, count, random)
             left = np.bincount(self.train.labels[~held_out], minlength=len(self.class_names))
             if not left.all():
                 raise ValueError(
@@ -95,8 +95,16 @@ class Dataset:
                 )
         else:
             held_out = np.zeros(n, dtype=bool)
-            held_out[generator.permutation(n)[:count]] = True
+            held_out[random.permutation(n)[:count]] = True
         return self.train.take(~held_out), self.train.take(held_out)
+
+
+def generator(seed, *key):
+    """A random generator for each key.
+
+    It starts with what is drawn: 0 validation, 1 batches, 2 and 3 parts of one's own pictures.
+    """
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def draw_by_class(labels, count: int, generator) -> np.ndarray:

@@ -18,7 +18,7 @@ from minicaps.data.arrays import (
     names_of_classes,
     read_npz,
 )
-from minicaps.data.dataset import DataError, Dataset, Split, draw_by_class
+from minicaps.data.dataset import DataError, Dataset, Split, draw_by_class, generator
 from minicaps.data.idx import read_idx
 from minicaps.data.pictures import fit, picture_size, read_picture
 
@@ -79,7 +79,7 @@ def _cut_test(whole, class_names, seed, path):
             " leave the class out"
         )
     count = max(round(TEST_SHARE * len(whole)), len(class_names))
-    held_out = draw_by_class(whole.labels, count, _generator(seed, 2))
+    held_out = draw_by_class(whole.labels, count, generator(seed, 2))
     return whole.take(~held_out), whole.take(held_out)
 
 
@@ -89,12 +89,7 @@ def _limited(train, limit, classes, seed, path):
             f"limit {limit} does not fit the {len(train)} training pictures in {classes} classes"
             f" of {path}: choose {classes} to {len(train)}"
         )
-    return train.take(draw_by_class(train.labels, limit, _generator(seed, 3)))
-
-
-def _generator(seed, key):
-    """A generator for each key; validation has key 0, the batches 1."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(key,)))
+    return train.take(draw_by_class(train.labels, limit, generator(seed, 3)))
 
 
 # ---- a folder for each class

@@ -1,5 +1,7 @@
 """What networks ask before they are built, and of their images."""
 
+from minicaps.ops.shape import output_size
+
 
 def sizes_of(presets, name):
     """Return the sizes called `name`."""
@@ -19,7 +21,7 @@ def grid(image, layers):
             f" it needs at least {least}×{least}"
         )
     for kernel, stride in layers:
-        image = [(n - kernel) // stride + 1 for n in image]
+        image = [output_size(n, kernel, stride) for n in image]
     return image
 
 

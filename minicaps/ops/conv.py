@@ -14,17 +14,12 @@ from minicaps.backend import array_module
 from minicaps.graph import joint
 from minicaps.ops.fourier import by_spectra, worthwhile
 from minicaps.ops.product import einsum
-from minicaps.ops.shape import pad
+from minicaps.ops.shape import output_size, pad
 from minicaps.tensor import op
 from minicaps.threads import in_threads, over_parts, parts
 
 # Bytes of patches at a time: more leaves the cache, fewer feed BLAS less well
 WORKSPACE = 32 * 2**20
-
-
-def output_size(size, kernel, stride):
-    """Number of places of a kernel along one axis of an image that is padded already."""
-    return (size - kernel) // stride + 1
 
 
 def _check(x, weight, bias, stride, padding):

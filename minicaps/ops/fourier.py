@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minicaps.backend import array_module
+from minicaps.ops.shape import output_size
 from minicaps.threads import matmul
 
 LARGEST_PLANE = 32 * 32  # pixels
@@ -99,38 +100,35 @@ def transform(plane, size, role, dtype, xp):
 
     role: "image", "kernel" or "output". dtype and xp: of the matrices.
     """
-    (n, m), (real_n, real_m), triple = plane, map(_real, plane), GAUSS[role]
+    (n, m), triple = plane, GAUSS[role]
 
     def waves(n, count):
-        """Real and imaginary part of e^−iθ for all n frequencies: real ones first, then 1, 2, …"""
+        """e^−iθ of all n frequencies, of those that are real, and of one of each pair of others."""
+        wave = np.exp(-2j * np.pi / n * (np.outer(np.arange(n), np.arange(count)) % n))
         real = np.arange(_real(n)) * (n // 2)
-        order = np.concatenate([real, np.setdiff1d(np.arange(n), real)])
-        wave = np.exp(-2j * np.pi / n * (np.outer(order, np.arange(count)) % n))
-        return wave.real, wave.imag
+        return wave, wave[real].real, wave[1 : (n + 1) // 2]
 
-    # One of each pair of conjugates: they stand at 1 … (n−1)/2 after the real ones.
-    re, im = waves(n, size[0])
-    half = slice(real_n, real_n + (n - real_n) // 2)
-    rows = np.concatenate([re[:real_n], np.stack([re[half], im[half]], 1).reshape(-1, size[0])])
+    _, real, others = waves(n, size[0])
+    pairs = np.stack([others.real, others.imag], 1)
+    rows = np.concatenate([real, pairs.reshape(-1, size[0])])
 
-    re, im = waves(m, size[1])
-    half = slice(real_m, real_m + (m - real_m) // 2)
-    threefold = np.einsum("gp,pls->gls", triple, np.stack([re[half], im[half]]))
+    wave, real, others = waves(m, size[1])
+    threefold = np.einsum("gp,pls->gls", triple, np.stack([others.real, others.imag]))
     # (x + iy)(re + i im): parts of the product, of x and y
+    re, im = wave.real, wave.imag
     parts = np.stack([np.concatenate([re, -im], 1), np.concatenate([im, re], 1)])
     pair = np.einsum("gp,pls->gls", triple, parts).reshape(-1, 2 * size[1])
     once = twice = 1.0
     if role == "output":  # a frequency that is left out is the conjugate of one kept
         once, twice = 1 / (n * m), 2 / (n * m)
-    single = np.concatenate([once * re[:real_m], twice * threefold.reshape(-1, size[1])])
+    single = np.concatenate([once * real, twice * threefold.reshape(-1, size[1])])
     return Transform(*(xp.asarray(a.astype(dtype)) for a in (rows, single, twice * pair)))
 
 
 def _sizes(image_shape, kernel_shape, stride):
     """Sizes of a phase of the image (N, M), of the kernel (R, S), and of the output (P, Q)."""
-    out = tuple(
-        (n - k) // stride + 1 for n, k in zip(image_shape[1:3], kernel_shape[1:3], strict=True)
-    )
+    sides = zip(image_shape[1:3], kernel_shape[1:3], strict=True)
+    out = tuple(output_size(n, k, stride) for n, k in sides)
     taps = tuple(-(-k // stride) for k in kernel_shape[1:3])
     # The last output reads up to plane row P + R − 2: nothing wraps around into what is kept.
     return tuple(p + r - 1 for p, r in zip(out, taps, strict=True)), taps, out

@@ -96,3 +96,8 @@ def _getitem(x, *, index):
         return whole
 
     return x[index], pullback
+
+
+def output_size(size, kernel, stride):
+    """Number of places of a kernel along one axis of an image that is padded already."""
+    return (size - kernel) // stride + 1

@@ -12,7 +12,7 @@ from minicaps.ops.product import einsum
 from minicaps.ops.shape import concatenate
 from minicaps.routing.contract import Routed
 from minicaps.tensor import Tensor, op
-from minicaps.threads import cores, in_threads
+from minicaps.threads import cores, in_threads, parts
 
 BLOCK = 48 * 2**20  # bytes of votes at a time
 CHILDREN = 64  # whose votes are made at a time
@@ -42,17 +42,16 @@ def make_votes(u, weight):
     """
     _check_votes(u, weight)
     xp, (i, j, n, d) = array_module(u, weight), weight.shape
-    step = CHILDREN if xp is np else i
-    parts = [slice(k, k + step) for k in range(0, i, step)]
+    groups = parts(i, CHILDREN if xp is np else None, workers=1)
     matrices = weight.transpose(0, 2, 1, 3).reshape(i, n, j * d)
     votes = xp.empty((len(u), j, i, d), xp.result_type(u.dtype, weight.dtype))
-    for some in parts:
+    for some in groups:
         made = u[:, some].transpose(1, 0, 2) @ matrices[some]  # (some, B, J·D)
         votes[:, :, some] = made.reshape(*made.shape[:2], j, d).transpose(1, 2, 0, 3)
 
     def sweep(g, wanted):
         grad_u, grad_matrices = xp.empty(u.shape, g.dtype), xp.empty(matrices.shape, g.dtype)
-        for some in parts:
+        for some in groups:
             part = g[:, some].transpose(1, 0, 2, 3)
             part = part.reshape(*part.shape[:2], j * d)  # (some, B, J·D)
             if wanted[0]:
@@ -99,9 +98,9 @@ def _route_in_blocks(*arrays, layer, batched, votes, keep, record):
     samples = len(arrays[0])
     workers = cores() if xp is np else 1
     room = BLOCK if xp is np else KEEP  # a GPU wants few, large pieces
-    step = max(1, min(room // (votes * arrays[0].dtype.itemsize or 1), -(-samples // workers)))
-    each = in_threads if workers > 1 and samples > step else map
-    blocks = [slice(n, n + step) for n in range(0, max(1, samples), step)]
+    most = max(1, room // (votes * arrays[0].dtype.itemsize or 1))
+    blocks = parts(samples, most, workers) or [slice(0, 0)]
+    each = in_threads if workers > 1 and len(blocks) > 1 else map
 
     def route(rows, wanted):
         own = [x[rows] for x in arrays[:batched]] + list(arrays[batched:])

@@ -7,7 +7,8 @@ import math
 from typing import NamedTuple
 
 from minicaps.backend import array_module
-from minicaps.ops.conv import _windows, check_window, output_size, windows
+from minicaps.ops.conv import _windows, check_window, windows
+from minicaps.ops.shape import output_size
 from minicaps.tensor import op
 
 

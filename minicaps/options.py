@@ -2,12 +2,11 @@
 
 import argparse
 import inspect
-import math
-import os
 from datetime import datetime
 from pathlib import Path
 
 from minicaps import data, models, optim
+from minicaps.command import data_source, number
 from minicaps.data.pictures import parse_size
 from minicaps.losses import LOSSES
 from minicaps.ops.capsule import SQUASHES
@@ -140,29 +139,6 @@ def _flag(name):
     return "--" + name.replace("_", "-")
 
 
-def _number(kind, low, high=math.inf, ends="[)"):
-    """Return an argparse type: a number of `kind` from `low` to `high`.
-
-    ends: as in mathematics, "[)" includes `low`, but not `high`.
-    """
-    what = "a whole number" if kind is int else "a number"
-    span = f"of at least {low}" if ends[0] == "[" else f"above {low}"
-    if high < math.inf:
-        span += f" and at most {high}" if ends[1] == "]" else f" and below {high}"
-
-    def convert(text):
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        excluded = (value == low and ends[0] == "(") or (value == high and ends[1] == ")")
-        if excluded or not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"must be {what} {span}, not {text!r}")
-        return value
-
-    return convert
-
-
 def _share_or_count(text):
     """A fraction such as 0.1, a number of samples such as 5000, or 0 for none."""
     try:
@@ -176,22 +152,10 @@ def _share_or_count(text):
     return value
 
 
-def data_source(text):
-    """The name of a data set, or the path of the user's own; absolute, so that a run can go on from
-    another folder."""
-    if text in data.NAMES:
-        return text
-    if not text or not os.path.exists(text):
-        raise argparse.ArgumentTypeError(
-            f"must be a path that exists, or choose from {', '.join(data.NAMES)}, not {text!r}"
-        )
-    return os.path.abspath(text)
-
-
-_COUNT = _number(int, 1)
-_WHOLE = _number(int, 0)
-_POSITIVE = _number(float, 0, ends="()")
-_NOT_NEGATIVE = _number(float, 0)
+_COUNT = number(int, 1)
+_WHOLE = number(int, 0)
+_POSITIVE = number(float, 0, ends="()")
+_NOT_NEGATIVE = number(float, 0)
 
 
 def make_parser():
@@ -247,7 +211,7 @@ def _model_options(group):
     _add(group, "inverse_temperature", text, metavar="BETA", type=_POSITIVE)
     _add(group, "squash", "which squash", choices=[*SQUASHES, "none"])
     text = "share of the values set to 0 in training"
-    _add(group, "dropout", text, metavar="SHARE", type=_number(float, 0, 1))
+    _add(group, "dropout", text, metavar="SHARE", type=number(float, 0, 1))
     text = "normalise the channels after each convolution"
     group.add_argument("--batch-norm", action="store_true", help=text)
     text = "weight of the reconstruction loss; 0 trains without a decoder"
@@ -266,7 +230,7 @@ def _optimisation_options(group):
     _add(group, "learning_rate", "step size at the start", rates, metavar="RATE", type=_POSITIVE)
     _add(group, "schedule", "how the step size changes", choices=list(optim.SCHEDULES))
     text = "exponential schedule: factor per epoch"
-    _add(group, "decay", text, metavar="FACTOR", type=_number(float, 0, 1, "(]"))
+    _add(group, "decay", text, metavar="FACTOR", type=number(float, 0, 1, "(]"))
     _add(group, "weight_decay", "decoupled weight decay", metavar="RATE", type=_NOT_NEGATIVE)
     _add(group, "clip", "limit of the gradient norm", metavar="NORM", type=_POSITIVE)
 

@@ -1,13 +1,11 @@
 """`python -m minicaps.train`: train a capsule network and write a run folder."""
 
 import json
-import os
 import platform
 import shlex
 import sys
 import time
-import warnings
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +13,14 @@ from tqdm import tqdm
 
 import minicaps
 from minicaps import checkpoint, data, ops, plotting
-from minicaps.allocator import keep_memory
-from minicaps.backend import DeviceError, choose_device, to_host
+from minicaps.backend import choose_device, to_host
+from minicaps.command import fail, guarded, start
 from minicaps.data.batches import batches
 from minicaps.graph import no_grad
 from minicaps.models import MODELS
 from minicaps.options import DEFAULTS, complete, make_parser
 from minicaps.tensor import Tensor
-from minicaps.threads import one_blas_thread
 from minicaps.training import (
-    Diverged,
     Interrupted,
     StopRequest,
     Trainer,
@@ -32,6 +28,7 @@ from minicaps.training import (
     write_json,
 )
 
+NAME = "minicaps.train"
 # Options that may go with --resume
 CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}
 
@@ -41,65 +38,27 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser()
     given = vars(parser.parse_args(arguments))
+    work = partial(_run, parser, given, shlex.join(["python", "-m", NAME, *arguments]))
+    return guarded(NAME, work, no_memory="try a smaller --batch-size")
+
+
+def _run(parser, given, command):
     try:
-        try:
-            options, saved = _resumed(given) if "resume" in given else (complete(given), None)
-            trainer, stop = _prepare(options, saved)
-        except ValueError as error:  # a value that makes no sense, found before any training
-            parser.error(str(error))
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            if "resume" not in given:
-                raise
-            name = Path(given["resume"], "last.npz")
-            return _fail(f"{name} does not fit this minicaps: {error!r}")
-        with stop.listening(), _warned_once():
-            _train(trainer, options, shlex.join(["python", "-m", "minicaps.train", *arguments]))
+        options, saved = _resumed(given) if "resume" in given else (complete(given), None)
+        trainer, stop = _prepare(options, saved)
+    except ValueError as error:  # a value that makes no sense, found before any training
+        parser.error(str(error))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        if "resume" not in given:
+            raise
+        name = Path(given["resume"], "last.npz")
+        return fail(NAME, f"{name} does not fit this minicaps: {error!r}")
+    try:
+        with stop.listening():
+            _train(trainer, options, command)
     except Interrupted:
-        folder = shlex.quote(str(trainer.folder))
-        resume = f"python -m minicaps.train --resume {folder}"
-        return _fail(f"stopped and saved. Go on with:\n  {resume}", code=128 + stop.signal)
-    except KeyboardInterrupt:
-        return _fail("interrupted", code=130)
-    except MemoryError:
-        return _fail("there is not enough memory: try a smaller --batch-size")
-    except (data.DataError, DeviceError, checkpoint.CheckpointError, Diverged, OSError) as error:
-        return _fail(error)
-    return 0
-
-
-@contextmanager
-def _warned_once():
-    """Pass on a warning as a message, and only the first that a line of code has."""
-    told = set()
-
-    def show(message, category, filename, lineno, file=None, line=None):
-        if (filename, lineno) not in told:
-            told.add((filename, lineno))
-            tqdm.write(f"minicaps.train: {message}", file=sys.stderr)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield
-
-
-def _fail(message, code=1):
-    print(f"minicaps.train: {message}", file=sys.stderr)
-    return code
-
-
-def _command():
-    """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter."""
-    keep_memory()
-    one_blas_thread()
-    if sys.stdout is None:  # closed
-        return main()
-    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    code = main()
-    try:
-        sys.stdout.flush()
-    except OSError:  # told already; Python must not try once more when it exits
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
+        resume = f"python -m {NAME} --resume {shlex.quote(str(trainer.folder))}"
+        return fail(NAME, f"stopped and saved. Go on with:\n  {resume}", 128 + stop.signal)
 
 
 def _resumed(given):
@@ -290,7 +249,7 @@ class Display:
     def epoch(self, trainer, row):
         loss, classes = row.get("validation_loss", row["train_loss"]), len(trainer.data.class_names)
         if trainer.options["loss"] == "margin" and (warning := stuck(loss, classes)):
-            tqdm.write(f"minicaps.train: {warning}", file=sys.stderr)
+            tqdm.write(f"{NAME}: {warning}", file=sys.stderr)
         if self.quiet:
             return
         text = f"epoch {row['epoch']}/{trainer.options['epochs']}"
@@ -303,4 +262,4 @@ class Display:
 
 
 if __name__ == "__main__":
-    sys.exit(_command())
+    sys.exit(start(main))

@@ -23,6 +23,7 @@ ROOMS = (
     ("models", "optim"),
     ("data", "checkpoint", "plotting", "allocator", "losses"),
     ("training",),
+    ("command", "runs"),
     ("options",),
     ("train", "bench"),
 )

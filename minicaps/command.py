@@ -1,0 +1,111 @@
+"""What the commands share: how they start, what they take, how they fail."""
+
+import argparse
+import math
+import os
+import sys
+import warnings
+from contextlib import contextmanager
+
+from tqdm import tqdm
+
+from minicaps import data
+from minicaps.allocator import keep_memory
+from minicaps.backend import DeviceError
+from minicaps.checkpoint import CheckpointError
+from minicaps.threads import one_blas_thread
+from minicaps.training import Diverged
+
+# What a user can cause; the message says all
+FAULTS = (data.DataError, DeviceError, CheckpointError, Diverged, OSError)
+
+
+def start(main):
+    """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter."""
+    keep_memory()
+    one_blas_thread()
+    if sys.stdout is None:  # closed
+        return main()
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    code = main()
+    try:
+        sys.stdout.flush()
+    except OSError:  # told already; Python must not try once more when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def guarded(name, work, *, no_memory="try fewer pictures, or smaller ones"):
+    """Run work() and return its exit code, or 0 for None; what a user can cause becomes a sentence
+    and exit code 1 (130 for Ctrl-C). Warnings become messages, once each.
+
+    name: the command's, such as minicaps.train. no_memory: what to try then.
+    """
+    try:
+        with _warned_once(name):
+            return work() or 0
+    except KeyboardInterrupt:
+        return fail(name, "interrupted", code=130)
+    except MemoryError:
+        return fail(name, f"there is not enough memory: {no_memory}")
+    except FAULTS as error:
+        return fail(name, error)
+
+
+def fail(name, message, code=1):
+    """Say what went wrong on standard error; return the exit code."""
+    print(f"{name}: {message}", file=sys.stderr)
+    return code
+
+
+@contextmanager
+def _warned_once(name):
+    """Pass on a warning as a message, and only the first that a line of code has."""
+    told = set()
+
+    def show(message, category, filename, lineno, file=None, line=None):
+        if (filename, lineno) not in told:
+            told.add((filename, lineno))
+            tqdm.write(f"{name}: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+# ---- argument types
+
+
+def number(kind, low, high=math.inf, ends="[)"):
+    """Return an argparse type: a number of `kind` from `low` to `high`.
+
+    ends: as in mathematics, "[)" includes `low`, but not `high`.
+    """
+    what = "a whole number" if kind is int else "a number"
+    span = f"of at least {low}" if ends[0] == "[" else f"above {low}"
+    if high < math.inf:
+        span += f" and at most {high}" if ends[1] == "]" else f" and below {high}"
+
+    def convert(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        excluded = (value == low and ends[0] == "(") or (value == high and ends[1] == ")")
+        if excluded or not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"must be {what} {span}, not {text!r}")
+        return value
+
+    return convert
+
+
+def data_source(text):
+    """The name of a data set, or the path of the user's own; absolute, so that a run can go on from
+    another folder."""
+    if text in data.NAMES:
+        return text
+    if not text or not os.path.exists(text):
+        raise argparse.ArgumentTypeError(
+            f"must be a path that exists, or choose from {', '.join(data.NAMES)}, not {text!r}"
+        )
+    return os.path.abspath(text)

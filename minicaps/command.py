@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+import signal
 import sys
 import warnings
 from contextlib import contextmanager
@@ -20,18 +21,42 @@ from minicaps.training import Diverged
 FAULTS = (data.DataError, DeviceError, CheckpointError, Diverged, OSError)
 
 
+class WrongUsage(Exception):
+    """Options that make no sense for this data or this run; for the parser to refuse."""
+
+
+@contextmanager
+def usage():
+    """Make a ValueError, found before any work, a WrongUsage."""
+    try:
+        yield
+    except ValueError as error:
+        raise WrongUsage(str(error)) from error
+
+
 def start(main):
-    """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter."""
+    """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter.
+
+    Ctrl-C is for `main` only: before and after, where nothing is to be saved, it ends the process
+    (see `minicaps.__init__`).
+    """
     keep_memory()
     one_blas_thread()
-    if sys.stdout is None:  # closed
-        return main()
-    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    code = main()
+    if sys.stdout is not None:  # None: closed
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     try:
-        sys.stdout.flush()
-    except OSError:  # told already; Python must not try once more when it exits
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = main()
+        if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except KeyboardInterrupt:  # while options were read
+        return 130
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError:  # told already; Python must not try once more when it exits
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 

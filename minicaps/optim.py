@@ -166,6 +166,14 @@ class Adam(Optimizer):
         p -= scratch
 
 
+def gradient_norm(parameters):
+    """The common norm of all gradients, a 0-d float64 array on their device, which cannot overflow
+    where squares of float32 do."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    xp = array_module(*gradients)
+    return xp.sqrt(sum(xp.linalg.norm(g.astype(xp.float64)) ** 2 for g in gradients))
+
+
 def clip_gradient_norm(parameters, limit):
     """Shorten all gradients together so that their common norm is at most `limit`.
 
@@ -176,10 +184,8 @@ def clip_gradient_norm(parameters, limit):
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return np.zeros(())
-    xp = array_module(*gradients)
-    # In float64, so that squares of float32 gradients cannot overflow.
-    squares = sum(xp.linalg.norm(g.astype(xp.float64)) ** 2 for g in gradients)
-    norm = xp.sqrt(squares)
+    norm = gradient_norm(parameters)
+    xp = array_module(norm)
     factor = 1 / xp.maximum(norm / limit, 1)
     for g in gradients:
         g *= factor.astype(g.dtype)

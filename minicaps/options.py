@@ -3,9 +3,11 @@
 import argparse
 import inspect
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from minicaps import data, models, optim
+from minicaps.checkpoint import CheckpointError
 from minicaps.command import data_source, number
 from minicaps.data.pictures import parse_size
 from minicaps.losses import LOSSES
@@ -41,14 +43,17 @@ DEFAULTS = {
     "weight_decay": 0.0,
     "clip": None,
     "seed": 0,
+    "seeds": None,
     "start_from": None,
     "device": "auto",
     "precision": "float32",
     "tf32": False,
     "out": None,
     "resume": None,
+    "estimate": False,
     "quiet": False,
 }
+CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}  # with --resume
 PRESETS = ("paper", "small")
 DEFAULT_SHIFT = {"mnist": 2}  # pixels; other data sets 0
 DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; others 0.001
@@ -111,7 +116,48 @@ def complete(given):
     ):
         if wrong:
             raise ValueError(sentence)
+    _check_patience(options)
     return options
+
+
+def resumed(path, saved, given):
+    """The options of a run to go on with: those `saved` in `path`, and what is given anew.
+
+    CheckpointError for saved values that no command line could have given.
+    """
+    changeable = CHANGEABLE | ({"seeds"} if saved.get("seeds") else set())
+    if fixed := sorted(given.keys() - changeable):
+        names = ", ".join(map(_flag, fixed))
+        raise ValueError(f"{names} cannot change when a run is resumed: start a new run")
+    folder = str(path.parent)
+    options = {**DEFAULTS, **_checked(path, saved), **given, "resume": folder, "out": folder}
+    options["quiet"] = given.get("quiet", False)
+    options["loss"] = options["loss"] or models.MODELS[options["model"]].loss  # older: not named
+    _check_patience(options)
+    return options
+
+
+def _checked(path, saved):
+    """Pass saved options through the parser, as if they were given."""
+
+    def refuse(message):
+        raise CheckpointError(f"{path} does not fit this minicaps: {message}")
+
+    parser, line = make_parser(), []
+    parser.error = refuse
+    for name, value in saved.items():
+        if value is not None and value is not False:
+            text = "x".join(map(str, value)) if isinstance(value, list) else value
+            line.append(_flag(name) if value is True else f"{_flag(name)}={text}")
+    return saved | vars(parser.parse_args(line))
+
+
+def _check_patience(options):
+    patience, epochs = options["patience"], options["epochs"]
+    if patience and patience >= epochs:
+        raise ValueError(
+            f"--patience {patience} has no effect in {epochs} epoch(s): give less, or more --epochs"
+        )
 
 
 def _options_of_the_model(name, network, given):
@@ -162,15 +208,16 @@ def make_parser():
     """Build the parser; options that are not given stay out of the result."""
     parser = argparse.ArgumentParser(
         prog="python -m minicaps.train",
-        description="Train a capsule network, measure it once on the test data, and write all"
-        " results into a run folder. Without options: the small CapsNet on drawn digits, in about"
-        " a minute.",
+        description="Train a capsule network, test it once, write all into a run folder. Without"
+        " options: the small CapsNet on drawn digits, in about a minute. [Defaults]",
         epilog="Example: python -m minicaps.train --data mnist --preset small --epochs 6",
         usage="%(prog)s [options]",
         argument_default=argparse.SUPPRESS,
+        add_help=False,
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=24),
     )
     _data_options(parser.add_argument_group("data"))
-    _model_options(parser.add_argument_group("model"))
+    _model_options(parser.add_argument_group("model (an option that it does not have is refused)"))
     _optimisation_options(parser.add_argument_group("optimisation"))
     _run_options(parser.add_argument_group("run"))
     return parser
@@ -179,56 +226,55 @@ def make_parser():
 def _add(group, name, text, default=None, **keywords):
     """Add --name with its default in the help."""
     default = DEFAULTS[name] if default is None else default
-    text += "" if default is None else f" (default: {default})"
+    text += "" if default is None else f" [{default}]"
     if "choices" in keywords:
-        keywords["metavar"] = name.upper()
-        text = f"{', '.join(keywords['choices'])}: {text}"
+        keywords.setdefault("metavar", name.upper())
+        text = f"{', '.join(keywords['choices'])}{text if text[:2] == ' [' else ': ' + text}"
     group.add_argument(_flag(name), help=text, **keywords)
 
 
 def _data_options(group):
-    text = f"{', '.join(data.NAMES)}, or the path of your own"
+    text = f"{', '.join(data.NAMES)} or a path"
     _add(group, "data", text, metavar="DATA", type=data_source)
     _add(group, "data_dir", "folder searched first for the data files", metavar="FOLDER")
     text = "fit pictures to N×N or H×W pixels, zeros around"
     _add(group, "size", text, metavar="N|HxW", type=parse_size)
     _add(group, "limit", "use only N training pictures", metavar="N", type=_COUNT)
-    text = "training pictures kept for choosing the best epoch: a fraction, a number, or 0"
+    text = "share or number kept to choose the epoch"
     _add(group, "validation", text, metavar="PART", type=_share_or_count)
     text = "shift by up to N pixels"
     _add(group, "shift", text, "2 for mnist, else 0", metavar="N", type=_WHOLE)
 
 
 def _model_options(group):
-    group.description = "Defaults are the model's; an option that it does not have is refused."
-    _add(group, "model", "network", choices=list(models.MODELS))
+    _add(group, "model", "", choices=list(models.MODELS))
     _add(group, "preset", "its size", choices=PRESETS)
-    _add(group, "routing", "how children find parents", choices=[*ROUTINGS, "learned"])
-    _add(group, "update", "how agreement changes the logits", choices=UPDATES)
+    _add(group, "routing", "by what it goes", choices=[*ROUTINGS, "learned"])
+    _add(group, "update", "of the logits", choices=UPDATES)
     _add(group, "iterations", "routing iterations", metavar="R", type=_COUNT)
-    _add(group, "gradient", "how it passes the iterations", choices=GRADIENTS)
+    _add(group, "gradient", "through iterations", choices=GRADIENTS)
     text = "how sharply children choose between parents"
     _add(group, "inverse_temperature", text, metavar="BETA", type=_POSITIVE)
-    _add(group, "squash", "which squash", choices=[*SQUASHES, "none"])
+    _add(group, "squash", "which one", choices=[*SQUASHES, "none"])
     text = "share of the values set to 0 in training"
     _add(group, "dropout", text, metavar="SHARE", type=number(float, 0, 1))
     text = "normalise the channels after each convolution"
     group.add_argument("--batch-norm", action="store_true", help=text)
-    text = "weight of the reconstruction loss; 0 trains without a decoder"
-    _add(group, "reconstruction", text, metavar="WEIGHT", type=_NOT_NEGATIVE)
+    text = "loss weight; 0: no decoder"
+    _add(group, "reconstruction", text, metavar="W", type=_NOT_NEGATIVE)
 
 
 def _optimisation_options(group):
-    _add(group, "loss", "what is made smaller", "the model's", choices=LOSSES)
+    _add(group, "loss", "", "the model's", choices=LOSSES)
     _add(group, "epochs", "passes over the training pictures", metavar="N", type=_COUNT)
     text = "stop when validation has not improved for N epochs"
     _add(group, "patience", text, metavar="N", type=_COUNT)
     _add(group, "batch_size", "pictures in a step", metavar="N", type=_COUNT)
-    _add(group, "optimizer", "update rule", choices=["adam", "sgd"])
+    _add(group, "optimizer", "update rule", metavar="RULE", choices=["adam", "sgd"])
     rates = [f"{rate:g} for {' '.join(key)}" for key, rate in DEFAULT_LEARNING_RATE.items()]
     rates = ", ".join([*rates, "else 0.001"])
-    _add(group, "learning_rate", "step size at the start", rates, metavar="RATE", type=_POSITIVE)
-    _add(group, "schedule", "how the step size changes", choices=list(optim.SCHEDULES))
+    _add(group, "learning_rate", "first step size", rates, metavar="RATE", type=_POSITIVE)
+    _add(group, "schedule", "", choices=list(optim.SCHEDULES))
     text = "exponential schedule: factor per epoch"
     _add(group, "decay", text, metavar="FACTOR", type=number(float, 0, 1, "(]"))
     _add(group, "weight_decay", "decoupled weight decay", metavar="RATE", type=_NOT_NEGATIVE)
@@ -236,15 +282,20 @@ def _optimisation_options(group):
 
 
 def _run_options(group):
-    text = "of initial values, drawn data, order and shifts"
+    text = "of initial values, drawn data, order, shifts"
     _add(group, "seed", text, metavar="N", type=_WHOLE)
+    text = "train N runs with as many seeds; report the spread"
+    _add(group, "seeds", text, metavar="N", type=number(int, 2))
     text = "begin with the best parameters of that run"
     _add(group, "start_from", text, metavar="FOLDER")
     _add(group, "device", "where to compute", choices=["auto", "cpu", "gpu"])
-    _add(group, "precision", "of all numbers", choices=["float32", "float64"])
+    _add(group, "precision", "of all numbers", metavar="TYPE", choices=["float32", "float64"])
     text = "let a GPU round factors of products to 11 bits"
     group.add_argument("--tf32", action="store_true", help=text)
     _add(group, "out", "run folder", "runs/DATA-MODEL-PRESET-TIME", metavar="FOLDER")
-    text = "go on with that run; only --epochs, --patience, --device, --data-dir, --quiet"
-    _add(group, "resume", f"{text} may go with it", metavar="FOLDER")
+    text = "go on with that run; only --epochs, --patience, --device,"
+    _add(group, "resume", f"{text} --data-dir, --quiet may go with it", metavar="FOLDER")
+    text = "print parameters, memory and time; train nothing"
+    group.add_argument("--estimate", action="store_true", help=text)
     group.add_argument("--quiet", action="store_true", help="print the result only")
+    group.add_argument("-h", "--help", action="help", help="show this help and exit")

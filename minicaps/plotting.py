@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from minicaps.checkpoint import replacing
+
 INK = "#444444"
 BLUE, ORANGE = "#0072B2", "#D55E00"  # told apart by colour-blind readers and in grey print
 
@@ -13,7 +15,8 @@ def _figure(width, height):
 
 
 def _save(figure, path):
-    figure.savefig(path, dpi=120, facecolor="white")
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=120, facecolor="white")
 
 
 def curves(history, path):

@@ -14,6 +14,7 @@ class Run:
     """A trained model, ready to answer, and where it comes from.
 
     path: its checkpoint. options: those it was trained with. class_names: one for each class.
+    background: of the training pictures, "dark" or "light"; None if that was not noted.
     """
 
     path: Path
@@ -21,6 +22,7 @@ class Run:
     device: Device
     options: dict
     class_names: tuple[str, ...]
+    background: str | None = None
 
     @property
     def folder(self):
@@ -41,8 +43,9 @@ def open_run(path, device) -> Run:
             )
     model = load_model(path, device).eval()
     _, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
-    names = tuple(meta["preprocessing"]["class_names"])
-    return Run(path, model, device, meta["options"], names)
+    pictures = meta["preprocessing"]
+    names = tuple(pictures["class_names"])
+    return Run(path, model, device, meta["options"], names, pictures.get("background"))
 
 
 def dataset(run: Run, source=None, folder=None) -> data.Dataset:

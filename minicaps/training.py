@@ -7,7 +7,7 @@ checkpoint.
 
 import csv
 import inspect
-import json
+import io
 import signal
 import time
 from contextlib import contextmanager
@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps import checkpoint, models, ops, optim
+from minicaps import checkpoint, diagnosis, models, ops, optim
+from minicaps.backend import to_host
 from minicaps.data.batches import batches, number_of_batches, resident
+from minicaps.data.pictures import background
 from minicaps.graph import no_grad
 from minicaps.losses import classification_loss, spread_margin
 from minicaps.tensor import Tensor
@@ -57,10 +59,11 @@ class StopRequest:
                 signal.signal(number, handler)
 
 
-def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False):
+def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False, answers=None):
     """Return (mean loss, number of right answers) of `model` on all of `split`.
 
-    loss: its name, one of `minicaps.losses.LOSSES`. The sums stay on the device until the end.
+    loss: its name, one of `minicaps.losses.LOSSES`. answers: zeros (J,) on the device, to which the
+    number of answers of each class is added. The sums stay on the device until the end.
     """
     was_training, total, right = model.training, 0, 0
     model.eval()
@@ -74,7 +77,11 @@ def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False):
                 activations = model(Tensor(images)).activations
                 mean = classification_loss(loss, model, activations, labels)
                 total = total + mean.data * len(labels)
-                right = right + (activations.argmax(axis=1) == labels).sum()
+                chosen = activations.argmax(axis=1)
+                right = right + (chosen == labels).sum()
+                if answers is not None:
+                    classes = device.xp.arange(len(answers))
+                    answers += (chosen[:, None] == classes).sum(axis=0)
     finally:
         model.train(was_training)
     return float(total) / len(split), int(right)
@@ -84,7 +91,8 @@ class Trainer:
     """Trains one model on one data set.
 
     options: dictionary of the options of `minicaps.train`. data: a `Dataset`. folder: an existing
-    folder for the results. display: is told of every step and epoch (see `minicaps.train`).
+    folder for the results. display: is told of every step and epoch (see `minicaps.display`).
+    warnings: {kind: sentence} of what looked wrong so far, each told once.
     """
 
     def __init__(self, options, data, device, folder, display, stop):
@@ -104,12 +112,13 @@ class Trainer:
             options["learning_rate"],
             weight_decay=options["weight_decay"],
         )
+        self.background = background(self.training.images)
         self.training = resident(self.training, device)
         self.validation = self.validation and resident(self.validation, device)
         self.batches = number_of_batches(len(self.training), options["batch_size"])
         self.epoch = self.batch = 0
         self._rest_of_epoch()  # refuses a shift that does not fit now, not in training
-        self.history, self.best, self.seconds = [], None, 0.0
+        self.history, self.best, self.seconds, self.warnings = [], None, 0.0, {}
         self._start_sums()
 
     def _start_sums(self, loss=0.0, reconstruction=0.0, right=0):
@@ -117,14 +126,19 @@ class Trainer:
         xp = self.device.xp
         self.loss_sum, self.reconstruction_sum = xp.asarray(loss), xp.asarray(reconstruction)
         self.right, self.first_bad = xp.asarray(right), xp.asarray(-1)
+        self.gradient_norm = xp.asarray(0.0)  # of the last step of the epoch
 
     def run(self):
         """Train to the last epoch; return the summary of the run."""
         self.display.start(self)
+        few = diagnosis.few_steps(self.options, len(self.training))
+        self._tell("few steps", few, self.display.note)
+        self._tell("vanishing step", diagnosis.vanishing_step(self.options), self.display.note)
+        self._tell("pixels", diagnosis.pixels(self.training.images))
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # check_finite says more than NumPy
                 while self.epoch < self.options["epochs"] and not self._lost_patience():
-                    self._train_epoch()
+                    self.train_epoch()
                     self._finish_epoch()
                 return self._summary()
         except Interrupted:
@@ -132,6 +146,12 @@ class Trainer:
             raise
         finally:
             self.display.close()
+
+    def _tell(self, kind, sentence, how=None):
+        """Tell of what looks wrong, if anything (sentence is not None), once of every kind."""
+        if sentence and kind not in self.warnings:
+            self.warnings[kind] = sentence
+            (how or self.display.warn)(sentence)
 
     def _lost_patience(self):
         """Tell whether validation has not improved for as many epochs as `patience` allows."""
@@ -143,7 +163,8 @@ class Trainer:
         o, done = self.options, {"epoch": self.epoch, "start": self.batch}
         return batches(self.training, o["batch_size"], seed=o["seed"], shift=o["shift"], **done)
 
-    def _train_epoch(self):
+    def train_epoch(self):
+        """Take all steps of this epoch that are not done yet."""
         started, before = time.perf_counter(), self.seconds
         for images, labels in self._rest_of_epoch():
             if self.stop:
@@ -167,16 +188,20 @@ class Trainer:
             error = ops.reconstruction_loss(drawn, images, weight=o["reconstruction"])
             self.reconstruction_sum = self.reconstruction_sum + error.data * len(labels)
             loss = loss + error
+        bad = (self.first_bad < 0) & ~xp.isfinite(loss.data)
+        self.first_bad = xp.where(bad, self.optimizer.steps + 1, self.first_bad)
+        if self.device.kind == "cpu" and bad:  # a GPU would have to be waited for
+            self._diverged("loss", self.optimizer.steps + 1, diagnosis.where(self.model, images))
         self.model.zero_grad()
         loss.backward()
+        if self.batch == self.batches - 1:
+            self.gradient_norm = optim.gradient_norm(self.model.parameters())
         if o["clip"]:
             optim.clip_gradient_norm(self.model.parameters(), o["clip"])
         self.optimizer.learning_rate = self.learning_rate(self.batch)
         self.optimizer.step()
         self.loss_sum = self.loss_sum + reported.data * len(labels)
         self.right = self.right + (routed.activations.argmax(axis=1) == labels).sum()
-        bad = (self.first_bad < 0) & ~xp.isfinite(loss.data)
-        self.first_bad = xp.where(bad, self.optimizer.steps, self.first_bad)
 
     def _losses(self, activations, labels):
         """The loss to make smaller, and the one to report: spread loss at its last margin."""
@@ -197,12 +222,12 @@ class Trainer:
         if (step := int(self.first_bad)) >= 0:
             self._diverged("loss", step)
 
-    def _diverged(self, what, step):
+    def _diverged(self, what, step, where=None):
         epoch = (step - 1) // self.batches + 1
         raise Diverged(
-            f"the {what} became infinite or NaN in step {step} (epoch {epoch}). The likely cause is"
-            " a step too large: try a smaller --learning-rate"
-            f" (it was {self.options['learning_rate']:g}), or --clip 1"
+            f"the {what} became infinite or NaN in step {step} (epoch {epoch})"
+            f"{', first ' + where if where else ''}. The likely cause is a step too large: try a"
+            f" smaller --learning-rate (it was {self.options['learning_rate']:g}), or --clip 1"
         )
 
     def seen(self):
@@ -218,8 +243,10 @@ class Trainer:
         }
         if self.options["reconstruction"]:
             row["reconstruction_loss"] = float(self.reconstruction_sum) / len(self.training)
+        answers = None
         if self.validation:
-            loss, right = self._evaluate(self.model, self.validation)
+            answers = self.device.xp.zeros(self.model.config["classes"], np.int64)
+            loss, right = self._evaluate(self.model, self.validation, answers=answers)
             if not np.isfinite(loss):
                 self._diverged("validation loss", self.optimizer.steps)
             row |= {
@@ -234,6 +261,7 @@ class Trainer:
         }
         self.history.append(row)
         self.epoch, self.batch = self.epoch + 1, 0
+        self._diagnose(row, answers)
         self._start_sums()
         quality = [row.get("validation_accuracy", 0), -row.get("validation_loss", 0)]
         if self.best is None or not self.validation or quality > self.best["quality"]:
@@ -243,8 +271,22 @@ class Trainer:
         _write_csv(self.folder / "metrics.csv", self.history)
         self.display.epoch(self, row)
 
-    def _evaluate(self, model, split):
-        keywords = {"dtype": self.dtype, "stop": self.stop}
+    def _diagnose(self, row, answers):
+        """Tell what looks wrong after an epoch; answers (J,): of validation, by class, or None."""
+        part = "train" if answers is None else "validation"
+        labels = to_host((self.validation or self.training).labels)
+        present = np.bincount(labels, minlength=self.model.config["classes"])
+        if self.options["loss"] == "margin":
+            loss, accuracy = row[f"{part}_loss"], row[f"{part}_accuracy"]
+            self._tell("stuck", diagnosis.stuck(loss, accuracy, present / len(labels)))
+        self._tell("gradient", diagnosis.exploding(float(self.gradient_norm)))
+        if answers is not None and 2 * self.epoch > self.options["epochs"]:
+            names = self.data.class_names
+            never = diagnosis.never_predicted(to_host(answers), present, names)
+            self._tell("never predicted", never)
+
+    def _evaluate(self, model, split, **keywords):
+        keywords |= {"dtype": self.dtype, "stop": self.stop}
         return evaluate(model, split, self.device, self.options["loss"], **keywords)
 
     def save(self, name):
@@ -257,10 +299,15 @@ class Trainer:
             "history": self.history,
             "best": self.best,
             "seconds": self.seconds,
+            "warnings": self.warnings,
         }
         meta = {
             "model": self.model.config,
-            "preprocessing": {"pixels": "[0, 1]", "class_names": list(self.data.class_names)},
+            "preprocessing": {
+                "pixels": "[0, 1]",
+                "class_names": list(self.data.class_names),
+                "background": self.background,
+            },
             "options": self.options,
             "progress": progress,
         }
@@ -289,6 +336,7 @@ class Trainer:
         progress = meta["progress"]
         for name in ("epoch", "batch", "history", "best", "seconds"):
             setattr(self, name, progress[name])
+        self.warnings = progress.get("warnings", {})  # older runs kept none
         self._start_sums(*progress["sums"])
 
     def _summary(self):
@@ -307,6 +355,7 @@ class Trainer:
             "stopped_early": self.epoch < self.options["epochs"],
             "parameters": self.model.number_of_parameters(),
             "training_seconds": round(self.seconds, 3),
+            "warnings": list(self.warnings.values()),
         }
         if self.validation:
             summary["validation_accuracy"] = self.history[self.best["epoch"] - 1][
@@ -342,13 +391,9 @@ def load_model(path, device):
 
 
 def _write_csv(path, rows):
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def write_json(path, value, *, new=False):
-    """Write `value` to `path`, readable by people too; `new` refuses a file that exists."""
-    with open(path, "x" if new else "w") as file:
-        file.write(json.dumps(value, indent=2) + "\n")  # ASCII, so it is the same in any locale
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, rows[0].keys())
+    writer.writeheader()
+    writer.writerows(rows)
+    with checkpoint.replacing(path) as file:
+        file.write(text.getvalue().encode())

@@ -20,11 +20,13 @@ ROOMS = (
     ("clustering",),
     ("routing",),
     ("nn",),
-    ("models", "optim"),
-    ("data", "checkpoint", "plotting", "allocator", "losses"),
+    ("models", "optim", "checkpoint"),
+    ("data", "plotting", "allocator", "losses", "diagnosis", "lock", "machine"),
     ("training",),
-    ("command", "runs"),
-    ("options",),
+    ("command", "runs", "display"),
+    ("options", "estimate"),
+    ("session",),
+    ("repeat",),
     ("train", "bench"),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

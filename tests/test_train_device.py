@@ -23,7 +23,7 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import train, training
+from minicaps import display, train, training
 from minicaps.training import Trainer
 
 GPU = ("--device", "gpu")
@@ -190,16 +190,16 @@ def test_quiet_shows_no_such_line(slow_steps, capsys):
 
 
 def test_only_a_line_waits_for_the_device(strict_cupy, monkeypatch, slow_steps):
-    epoch, waits = Trainer._train_epoch, []
+    epoch, waits = Trainer.train_epoch, []
 
     def counted(self):
         strict_cupy.host_syncs.clear()
         epoch(self)
         waits.append(strict_cupy.host_syncs.copy())
 
-    monkeypatch.setattr(Trainer, "_train_epoch", counted)
+    monkeypatch.setattr(Trainer, "train_epoch", counted)
     for name, seconds in (("one line", 30.0), ("no line", 100.0)):
-        monkeypatch.setattr(train.Display, "LINE", seconds)
+        monkeypatch.setattr(display.Display, "LINE", seconds)
         assert train.main([*TINY[:-1], *GPU, "--out", name]) == 0
     looks = 3  # is it finite, loss, accuracy
     assert waits == [Counter({"get": looks, "stream.synchronize": 1}), {"stream.synchronize": 1}]

@@ -129,15 +129,6 @@ def test_a_saturated_network_is_told(monkeypatch, capsys):
     assert "The network is saturated" in said
 
 
-@pytest.mark.parametrize("classes", [2, 5, 10, 26])
-def test_only_dead_and_saturated_networks_are_stuck(classes):
-    saturated = 0.5 * (classes - 1) * 0.9**2
-    assert "dead" in train.stuck(0.81, classes)
-    assert "saturated" in train.stuck(saturated, classes)
-    for loss in (0.0, 0.1, 0.6, 0.8, 0.99 * saturated, 1.01 * saturated, 100.0):
-        assert train.stuck(loss, classes) is None
-
-
 def test_routing_that_does_not_converge_is_told_once(capsys):
     """Each step of the run has a warning of its own, with another figure."""
     run("--update", "recompute", "--gradient", "implicit", "--iterations", "2", "--epochs", "2")

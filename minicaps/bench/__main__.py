@@ -16,8 +16,8 @@ from pathlib import Path
 from minicaps import models
 from minicaps.allocator import keep_memory
 from minicaps.bench import network, profile, routing
-from minicaps.bench.machine import describe_machine, print_machine
 from minicaps.bench.steps import KINDS, Case
+from minicaps.machine import describe_machine, print_machine
 from minicaps.threads import one_blas_thread
 
 EXAMPLES = """examples:

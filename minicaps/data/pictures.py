@@ -66,6 +66,14 @@ def fit(picture, size, channels=None) -> np.ndarray:
     return fitted
 
 
+def background(images) -> str:
+    """What pictures (n, C, H, W) in [0, 1] are drawn on, "dark" or "light": by the median of the
+    pixels along their borders."""
+    rows, columns = images[:, :, [0, -1]], images[:, :, 1:-1, [0, -1]]
+    median = np.median(np.concatenate([rows.reshape(-1), columns.reshape(-1)]))
+    return "dark" if median < 0.5 else "light"
+
+
 def parse_size(text):
     """Height and width of pictures, from N or HxW: two whole numbers, as [H, W]."""
     sides = re.fullmatch(r"([1-9]\d{0,4})(?:[x×]([1-9]\d{0,4}))?", text, re.ASCII)

@@ -1,7 +1,9 @@
-"""What the figures of `minicaps.bench` depend on: processor, threads, BLAS, versions, load."""
+"""What figures depend on: processor, threads, BLAS, versions, load; and memory of a process."""
 
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,33 @@ def describe_machine():
         **_blas(),
         "threads": cores(),
     }
+
+
+def process_peak():
+    """Most bytes of memory that this process has had, or None where the system does not tell."""
+    if sys.platform == "darwin":
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:  # not ru_maxrss, which a process of Linux inherits from the one that started it
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        return None
+
+
+def in_a_process(module, *arguments):
+    """Run `python -m module` in a process of its own; return what it prints.
+
+    RuntimeError, with the last line of its message, if it fails.
+    """
+    paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    line = [sys.executable, "-m", module, *map(str, arguments)]
+    done = subprocess.run(line, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise RuntimeError((done.stderr.splitlines() or ["no message"])[-1])
+    return done.stdout
 
 
 def _cpu_model():

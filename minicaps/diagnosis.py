@@ -1,0 +1,165 @@
+"""What looks wrong in a training, in a sentence each: what is seen, what it usually means, what to
+try. Every function returns None where nothing does.
+"""
+
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+
+from minicaps.backend import array_module
+from minicaps.graph import no_grad
+from minicaps.tensor import Tensor
+
+FEW_STEPS = (20, 200)  # in an epoch, and in all
+VANISHING = 1e-3  # share of the learning rate that is left at the end
+EXPLODING = 1000.0  # norm of a gradient; those of healthy networks are about 0.01 to 10
+FEW_PICTURES = 3  # of a class: that none of fewer is found says little
+PRESENT, ABSENT, WEIGHT = 0.9, 0.1, 0.5  # m⁺, m⁻ and λ of the margin loss
+
+
+# ---- before training
+
+
+def few_steps(options, pictures):
+    """Tell if so many training pictures give too few steps to learn much."""
+    size, epochs = options["batch_size"], options["epochs"]
+    steps = -(-pictures // size)
+    if steps >= FEW_STEPS[0] or steps * epochs >= FEW_STEPS[1]:
+        return None
+    return (
+        f"{pictures:,} training pictures in batches of {size} are {steps} step(s) an epoch,"
+        f" {steps * epochs} in all: few to learn from; try --batch-size 8 --epochs 60 --schedule"
+        " cosine, and a smaller --learning-rate if the loss jumps"
+    )
+
+
+def vanishing_step(options):
+    """Tell if the learning rate all but vanishes long before the last epoch."""
+    left = options["decay"] ** options["epochs"]
+    if options["schedule"] != "exponential" or left >= VANISHING:
+        return None
+    return (
+        f"--decay {options['decay']:g} leaves {left:.1g} of the learning rate after"
+        f" {options['epochs']} epochs: late epochs learn nothing; try --schedule cosine, or a"
+        " --decay nearer to 1"
+    )
+
+
+def pixels(images):
+    """Tell if pictures (n, C, H, W) have values outside [0, 1]."""
+    low, high = float(images.min()), float(images.max())
+    if low >= 0 and high <= 1:  # False for NaN
+        return None
+    return (
+        f"the training pictures have values from {low:g} to {high:g}: networks here start from"
+        " [0, 1], and large values saturate capsules; scale them (bytes: divide by 255)"
+    )
+
+
+# ---- after an epoch
+
+
+def stuck(loss, accuracy, shares):
+    """Tell if the mean margin loss is where nothing is learned.
+
+    shares (J,): how often each class is present, which sums to 1 for one class a picture; then the
+    three losses for 10 equal classes are 0.81, 3.645 and 0.5236.
+    """
+    dead, saturated = PRESENT**2 * shares.sum(), WEIGHT * (1 - ABSENT) ** 2 * (1 - shares).sum()
+    if np.isclose(loss, dead, rtol=1e-3):
+        return (
+            f"the margin loss is {loss:.4g}: all classes have activation 0, the network is dead,"
+            " and no gradient comes through; try a smaller --learning-rate or --weight-decay"
+        )
+    if np.isclose(loss, saturated, rtol=1e-3):
+        return (
+            f"the margin loss is {loss:.4g}: all classes have activation 1, the network is"
+            " saturated, and hardly any gradient comes through; try a smaller --learning-rate"
+        )
+    # The best lengths without looking: each class's loss p (m⁺−a)² + λ (1−p) (a−m⁻)² is least
+    absent = WEIGHT * (1 - shares)
+    blind = (PRESENT - ABSENT) ** 2 * (shares * absent / (shares + absent)).sum()
+    if np.isclose(loss, blind, rtol=0.02) and accuracy <= shares.max() + 0.1:
+        return (
+            f"the margin loss is {loss:.4g}, that of lengths which are the same for every picture:"
+            " the network is alive but blind; give it more --epochs, then try another"
+            " --learning-rate, and look whether labels fit their pictures"
+        )
+    return None
+
+
+def exploding(norm):
+    """Tell if the norm of all gradients is far from healthy."""
+    if norm <= EXPLODING:
+        return None
+    return (
+        f"the gradient's norm is {norm:.3g}, of healthy networks 0.01 to 10: it explodes, and the"
+        " next steps may be far too large; try --clip 1, or a smaller --learning-rate"
+    )
+
+
+def never_predicted(predicted, present, names):
+    """Tell which classes were never the answer; predicted, present (J,): numbers of pictures."""
+    never = np.flatnonzero((predicted == 0) & (present >= FEW_PICTURES))
+    if not never.size:
+        return None
+    some = ", ".join(repr(names[k]) for k in never[:5]) + (", …" if never.size > 5 else "")
+    return (
+        f"of {present.sum():,} validation pictures none is taken for {some}, though"
+        f" {present[never].sum():,} are: too little training, too few examples, or wrong labels;"
+        " try more --epochs, and look at the pictures with minicaps.data"
+    )
+
+
+# ---- when it is too late
+
+
+def where(model, images):
+    """Name what first becomes infinite or NaN when `model` sees images (B, C, H, W)."""
+    for name, p in model.named_parameters():
+        if not _finite(p):
+            return f"in the parameter {name}"
+    with no_grad(), np.errstate(all="ignore"):
+        lengths = model(Tensor(images)).activations.numpy()
+        if np.isfinite(lengths).all():
+            return None
+        one = np.argmin(np.isfinite(lengths).all(axis=1))  # alone, so that iterations are in order
+        with _watched(model) as found:
+            model(Tensor(images[one : one + 1]))
+    return found[0] if found else None
+
+
+@contextmanager
+def _watched(model):
+    """Give a list where each layer notes that it gives values that are not finite; inner layers and
+    earlier ones come first."""
+
+    def note(forward, name, history, *args, **keywords):
+        outputs = forward(*args, **keywords)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        if not all(map(_finite, outputs)):
+            bad = [k for k, routed in enumerate(history, 1) if not all(map(_finite, routed))]
+            iteration = f", iteration {bad[0]} of {len(history)}" if bad else ""
+            found.append(f"in the layer {name}{iteration}")
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    found, routes = [], []
+    layers = [(name.rstrip("."), layer) for name, layer in model.modules() if name]
+    for name, layer in layers:
+        history = []
+        if hasattr(layer, "route"):
+            routes.append((layer, layer.route))
+            layer.route = partial(layer.route, history=history)
+        layer.forward = partial(note, layer.forward, name, history)
+    try:
+        yield found
+    finally:
+        for _, layer in layers:
+            del layer.forward
+        for layer, route in routes:
+            layer.route = route
+
+
+def _finite(tensor):
+    return tensor is None or bool(array_module(tensor.data).isfinite(tensor.data).all())

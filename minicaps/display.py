@@ -1,0 +1,92 @@
+"""What a person sees while a network is trained."""
+
+import sys
+import time
+
+from tqdm import tqdm
+
+
+def describe(trainer):
+    """Say on what, on which pictures, and with which network a run is made."""
+    o, data, device = trainer.options, trainer.data, trainer.device
+    print(f"Device: {device.name} ({device.reason})")
+    print(
+        f"Data: {o['data']}, {len(trainer.training):,} training,"
+        f" {len(trainer.validation or ()):,} validation, {len(data.test):,} test pictures"
+    )
+    for sentence in data.notes:
+        print(f"Note: {sentence}")
+    about = [f"{key} {o[key]}" for key in ("preset", "routing", "loss") if o[key] is not None]
+    size = trainer.model.number_of_parameters()
+    print(f"Model: {o['model']}, {', '.join(about)}, {size:,} parameters")
+
+
+class Display:
+    """Tells a person how far the training is: by a bar at a terminal, else by lines.
+
+    Silent when `quiet`.
+    """
+
+    BAR, LINE = 0.5, 30.0  # seconds between looks at the loss; each look waits for the device
+
+    def __init__(self, name, quiet):
+        self.name, self.quiet, self.bar, self.looked = name, quiet, None, 0.0
+
+    def start(self, trainer):
+        if self.quiet:
+            return
+        describe(trainer)
+        o, n = trainer.options, len(trainer.training)
+        self.bar = tqdm(
+            total=o["epochs"] * n,
+            initial=trainer.epoch * n + trainer.seen(),
+            unit=" images",
+            unit_scale=True,
+            disable=not (sys.stderr and sys.stderr.isatty()),  # no bar in a file or a pipe
+        )
+        if self.bar.disable:
+            self.looked = time.perf_counter()  # a bar is filled in at once
+
+    def note(self, sentence):
+        """Show what may be as it is meant."""
+        if not self.quiet:
+            tqdm.write(f"Note: {sentence}")
+
+    def warn(self, sentence):
+        """Show what looks wrong, to those who want quiet, too."""
+        tqdm.write(f"{self.name}: {sentence}", file=sys.stderr)
+
+    def close(self):
+        if self.bar is not None:
+            self.bar.close()
+
+    def step(self, trainer, images):
+        if self.quiet:
+            return
+        self.bar.update(images)
+        lines = self.bar.disable
+        if time.perf_counter() - self.looked < (self.LINE if lines else self.BAR):
+            return
+        self.looked = time.perf_counter()
+        trainer.check_finite()
+        epoch, seen = trainer.epoch + 1, trainer.seen()
+        loss = f"{float(trainer.loss_sum) / seen:.4f}"
+        accuracy = f"{int(trainer.right) / seen:.2%}"
+        if not lines:
+            self.bar.set_postfix(epoch=epoch, loss=loss, accuracy=accuracy)
+            return
+        print(
+            f"epoch {epoch}/{trainer.options['epochs']}  {seen:,} of {len(trainer.training):,}"
+            f" pictures  train loss {loss} accuracy {accuracy}"
+        )
+
+    def epoch(self, trainer, row):
+        if self.quiet:
+            return
+        text = f"epoch {row['epoch']}/{trainer.options['epochs']}"
+        for part in ("train", "validation"):
+            if f"{part}_loss" in row:
+                text += f"  {part} loss {row[f'{part}_loss']:.4f}"
+                text += f" accuracy {row[f'{part}_accuracy']:.2%}"
+        self.looked = time.perf_counter()
+        self.bar.write(f"{text}  {row['images_per_second']:,.0f} images/s")

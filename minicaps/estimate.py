@@ -1,0 +1,128 @@
+"""`minicaps.train --estimate`: parameters of a run; memory and time, measured by a few steps.
+
+The steps are made with random pictures in a process of its own: in one that has done other work,
+what is free but kept would hide their memory.
+"""
+
+import json
+import statistics
+import sys
+import time
+from contextlib import suppress
+
+import numpy as np
+
+from minicaps import data
+from minicaps.allocator import keep_memory
+from minicaps.backend import choose_device
+from minicaps.display import describe
+from minicaps.machine import in_a_process, process_peak
+from minicaps.threads import one_blas_thread
+from minicaps.training import EVALUATION_BATCH, Interrupted, Trainer, evaluate
+
+WARM = 2  # steps: after two the optimiser has its state, and the allocator its habits
+STEPS, SECONDS = 10, 5.0  # timed: so many, or fewer when they have taken so long
+MIB = 2**20
+
+
+def show(session, options):
+    """Print what a run with these options would take; nothing is written."""
+    trainer = session.prepare(options)
+    model, tested = trainer.model, len(trainer.data.test)
+    describe(trainer)
+    kinds = options | {"limit": None, "data_dir": None, "validation": 0, "patience": None}
+    found = json.loads(
+        in_a_process(
+            "minicaps.estimate",
+            json.dumps(kinds),
+            *model.config["input_shape"],
+            model.config["classes"],
+        )
+    )
+    pictures = sum(p.images.nbytes for p in (trainer.data.train, trainer.data.test))
+    memory = "unknown, as this system does not tell"
+    if found["memory"] is not None:
+        memory = f"{found['memory'] / MIB:,.0f} MiB for a step of {options['batch_size']} pictures"
+    print(f"Memory: {memory}; {pictures / MIB:,.0f} MiB for all pictures")
+    validated = len(trainer.validation or ())
+    epoch = trainer.batches * found["step"] + validated * found["picture"]
+    print(
+        f"Time: {1000 * found['step']:,.1f} ms a step, {trainer.batches:,} steps an epoch, and"
+        f" {validated:,} validation pictures: {_duration(epoch)} an epoch"
+    )
+    runs, most = options["seeds"] or 1, "at most " if options["patience"] else ""
+    total = runs * (options["epochs"] * epoch + tested * found["picture"])
+    several = f" in {runs} runs" if runs > 1 else ""
+    print(
+        f"Total: {most}{_duration(total)} for {options['epochs']} epochs, and a test on {tested:,}"
+        f" pictures{several}"
+    )
+
+
+def _duration(seconds):
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
+# ---- in a process of its own
+
+
+def main(options, channels, height, width, classes):
+    """Print, as JSON, memory (bytes, or null) and time (seconds) of a step, and the time of a
+    picture in evaluation."""
+    keep_memory()
+    one_blas_thread()
+    options, device = json.loads(options), choose_device(json.loads(options)["device"])
+    shape, classes = (int(channels), int(height), int(width)), int(classes)
+    count = (WARM + STEPS) * options["batch_size"]
+    names = tuple(map(str, range(classes)))
+    made = data.Dataset("random", *(_random(n, shape, classes) for n in (count, 1)), names)
+    before, watch = process_peak(), Stopwatch(device)
+    trainer = Trainer(options, made, device, ".", watch, watch)
+    with suppress(Interrupted):
+        trainer.train_epoch()
+    memory = _peak_of(device, before)
+    split = _random(EVALUATION_BATCH, shape, classes)
+    times = []
+    for _ in range(WARM):
+        began = time.perf_counter()
+        evaluate(trainer.model, split, device, options["loss"], dtype=trainer.dtype)
+        times.append(time.perf_counter() - began)
+    picture = min(times) / EVALUATION_BATCH
+    print(json.dumps({"memory": memory, "step": watch.step_time(), "picture": picture}))
+
+
+def _random(count, shape, classes):
+    rng = np.random.default_rng(0)
+    images = rng.random((count, *shape), dtype=np.float32)
+    return data.Split(images, rng.integers(0, classes, count))
+
+
+def _peak_of(device, before):
+    """Bytes that the steps took: on a GPU those that CuPy's pool holds, else of the process."""
+    if device.kind == "gpu":
+        return device.xp.get_default_memory_pool().total_bytes()
+    return None if before is None else process_peak() - before
+
+
+class Stopwatch:
+    """The display of a training that is timed, and its request to stop when enough is known."""
+
+    def __init__(self, device):
+        self.device, self.times = device, []
+
+    def step(self, trainer, images):
+        self.device.synchronize()
+        self.times.append(time.perf_counter())
+
+    def __bool__(self):
+        return len(self.times) > WARM + 1 and self.times[-1] - self.times[WARM - 1] > SECONDS
+
+    def step_time(self):
+        return statistics.median(np.diff(self.times[WARM - 1 :]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,87 @@
+"""The same training from several seeds: each run in a folder of its own, and how results spread."""
+
+import json
+import shutil
+import statistics
+from pathlib import Path
+
+from minicaps.checkpoint import write_json
+from minicaps.command import usage
+from minicaps.lock import check_unused, locked
+from minicaps.options import resumed
+
+
+def begin(session, options):
+    """Train runs with seeds options["seed"], +1, … in folders seed-K of options["out"]."""
+    folder = Path(options["out"])
+    with usage():
+        check_unused(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        _runs(session, folder, options, {})
+
+
+def is_repeated(folder):
+    """Tell whether a folder was written by `begin`."""
+    try:
+        return bool(_options(folder)["seeds"])
+    except (OSError, ValueError, TypeError, LookupError):
+        return False
+
+
+def go_on(session, folder, given):
+    """Train what `begin` has not trained yet; more --seeds may be given."""
+    folder = Path(folder)
+    with locked(folder):
+        with usage():
+            options = resumed(folder / "config.json", _options(folder), given)
+        _runs(session, folder, options, given)
+
+
+def _options(folder):
+    return json.loads(Path(folder, "config.json").read_text())["options"]
+
+
+def _runs(session, folder, options, given):
+    write_json(folder / "config.json", {"options": options})
+    first, count = options["seed"], options["seeds"]
+    summaries = []
+    for seed in range(first, first + count):
+        if not options["quiet"]:
+            print(f"Seed {seed} ({seed - first + 1} of {count})")
+        summaries.append(_one(session, folder / f"seed-{seed}", options | {"seed": seed}, given))
+    accuracies = [summary["test_accuracy"] for summary in summaries]
+    spread = {
+        "mean": statistics.mean(accuracies),
+        "standard_deviation": statistics.stdev(accuracies),
+        "min": min(accuracies),
+        "max": max(accuracies),
+    }
+    runs = [
+        {key: summary[key] for key in ("seed", "test_right", "test_samples", "test_accuracy")}
+        for summary in summaries
+    ]
+    summary = {"test_accuracy": spread, "runs": runs, "command": session.command}
+    same = ("versions", "machine", "device", "tf32")
+    write_json(folder / "summary.json", summary | {key: summaries[-1][key] for key in same})
+    print(
+        f"Test accuracy of {count} seeds: mean {spread['mean']:.2%}, standard deviation"
+        f" {spread['standard_deviation']:.2%}, from {spread['min']:.2%} to {spread['max']:.2%}."
+    )
+    print(f"Results: {folder}/ (summary.json, and a folder for each seed)")
+
+
+def _one(session, folder, options, given):
+    """The summary of the run with one seed: made, gone on with, or read if it is there."""
+    options |= {"out": str(folder), "seeds": None, "resume": None}
+    if not (folder / "last.npz").exists():
+        if (folder / "config.json").exists():  # killed before anything was saved
+            shutil.rmtree(folder)
+        return session.begin(options)
+    try:
+        summary = json.loads((folder / "summary.json").read_text())
+        if all(summary["options"][key] == options[key] for key in ("epochs", "patience")):
+            return summary
+    except (OSError, ValueError, TypeError, LookupError):  # not finished, or damaged
+        pass
+    return session.go_on(folder, {k: v for k, v in given.items() if k not in ("seeds", "resume")})

@@ -1,0 +1,196 @@
+"""What one call of `minicaps.train` does: it begins a run, or goes on with one, and measures it."""
+
+import hashlib
+import json
+import platform
+from pathlib import Path
+
+import numpy as np
+
+import minicaps
+from minicaps import checkpoint, data, plotting
+from minicaps.backend import choose_device, to_host
+from minicaps.checkpoint import CheckpointError, write_json
+from minicaps.command import usage
+from minicaps.data.batches import batches
+from minicaps.display import Display
+from minicaps.graph import no_grad
+from minicaps.lock import check_unused, locked
+from minicaps.machine import describe_machine
+from minicaps.options import resumed
+from minicaps.tensor import Tensor
+from minicaps.training import StopRequest, Trainer, load_model
+
+
+class Session:
+    """Trains runs for one command line, and knows when its user asks to stop."""
+
+    def __init__(self, name, command):
+        self.name, self.command, self.stop = name, command, StopRequest()
+
+    def begin(self, options):
+        """Train a new run in the folder options["out"]; return its summary."""
+        folder = Path(options["out"])
+        trainer = self.prepare(options)
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            with usage():
+                check_unused(folder)  # another run may have come while data was loaded
+            _write_config(trainer)
+            if (parts := _parts(trainer)) is not None:
+                write_json(folder / "split.json", parts)
+            return self._train(trainer)
+
+    def go_on(self, folder, given):
+        """Go on with the run in a folder, with those of its options that are given anew."""
+        path = Path(folder, "last.npz")
+        if not path.exists():
+            raise CheckpointError(f"there is no checkpoint {path}")
+        with locked(folder):
+            saved = checkpoint.load(path, needs=("model", "options", "progress"))
+            try:
+                with usage():
+                    trainer = self._trainer(resumed(path, saved[1]["options"], given))
+                    trainer.load(*saved)
+            except (KeyError, TypeError, AttributeError, IndexError) as error:
+                raise CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
+            _check_parts(trainer, path.with_name("split.json"))
+            _write_config(trainer)
+            return self._train(trainer)
+
+    def prepare(self, options):
+        """Make the trainer of a new run; nothing is written yet."""
+        with usage():
+            check_unused(options["out"])
+            trainer = self._trainer(options)
+            if options["start_from"] is not None:
+                trainer.start_from(Path(options["start_from"], "best.npz"))
+        return trainer
+
+    def _trainer(self, options):
+        device = choose_device(options["device"])
+        device.allow_tf32(options["tf32"] and (options["resume"] is None or device.kind == "gpu"))
+        dataset = data.load(
+            options["data"],
+            folder=options["data_dir"],
+            limit=options["limit"],
+            seed=options["seed"],
+            size=options["size"],
+        )
+        display = Display(self.name, options["quiet"])
+        return Trainer(options, dataset, device, options["out"], display, self.stop)
+
+    def _train(self, trainer):
+        """Train, measure, draw, and say what came out."""
+        with self.stop.listening():
+            folder, summary = trainer.folder, trainer.run()
+            summary |= _circumstances(trainer) | {"command": self.command}
+            write_json(folder / "summary.json", summary)
+            plotting.curves(trainer.history, folder / "curves.png")
+            if trainer.options["reconstruction"]:
+                _draw_reconstructions(trainer, folder / "reconstructions.png")
+        _say(summary, folder)
+        return summary
+
+
+def _write_config(trainer):
+    config = {"options": trainer.options, "model": trainer.model.config}
+    write_json(trainer.folder / "config.json", config)
+
+
+# ---- the pictures of a run
+
+
+def _splits(trainer):
+    return {
+        "train": trainer.training,
+        "validation": trainer.validation,
+        "test": trainer.data.test,
+    }
+
+
+def _checksums(trainer):
+    return {name: part.sha256() for name, part in _splits(trainer).items() if part}
+
+
+def _parts(trainer):
+    """Which of the user's pictures are in which part; None for data that is not the user's."""
+    if trainer.data.test.names is None:
+        return None
+    names = {name: p.names.tolist() if p else [] for name, p in _splits(trainer).items()}
+    return names | {"sha256": _checksums(trainer)}
+
+
+def _check_parts(trainer, path):
+    """Refuse to go on with other pictures than the run began with, or with others to test on."""
+    if (parts := _parts(trainer)) is None:
+        return
+    try:
+        before = json.loads(path.read_text())
+        same = {name: before[name] == parts[name] for name in _splits(trainer)}
+        contents = before.get("sha256", parts["sha256"]) == parts["sha256"]  # older runs: none
+    except (ValueError, TypeError, LookupError, AttributeError):  # damaged
+        same, contents = {"": False}, False
+    source, rest = trainer.options["data"], "put them back, or start a new run"
+    if not all(same.values()):
+        raise data.DataError(
+            f"{source} has other pictures than {path} names, with which this run began: {rest}"
+        )
+    if not contents:
+        raise data.DataError(
+            f"some pictures of {source} have changed since this run began, as the checksums in"
+            f" {path} show: {rest}"
+        )
+
+
+# ---- the results of a run
+
+
+def _circumstances(trainer):
+    """All that running again needs, and what the result depends on."""
+    machine, best = describe_machine(), trainer.folder / "best.npz"
+    return {
+        "device": trainer.device.name,
+        "tf32": trainer.options["tf32"] and trainer.device.kind == "gpu",
+        "versions": {
+            "minicaps": minicaps.__version__,
+            "python": platform.python_version(),
+            trainer.device.xp.__name__: trainer.device.xp.__version__,
+            "numpy": np.__version__,
+        },
+        "machine": {
+            "platform": platform.platform(),
+            **{key: machine[key] for key in ("cpu", "cores", "blas")},
+        },
+        "seed": trainer.options["seed"],
+        "options": trainer.options,
+        "data_sha256": _checksums(trainer),
+        "best_sha256": hashlib.sha256(best.read_bytes()).hexdigest(),
+    }
+
+
+def _say(summary, folder):
+    right, samples = summary["test_right"], summary["test_samples"]
+    early = f", stopped after epoch {summary['epochs']} as validation no longer improved"
+    print(
+        f"Test accuracy {summary['test_accuracy']:.2%} ({right:,} of {samples:,} pictures), by the"
+        f" model of epoch {summary['best_epoch']}, after {summary['training_seconds']:.0f} s of"
+        f" training{early if summary['stopped_early'] else ''}."
+    )
+    print(f"Results: {folder}/ ({', '.join(sorted(p.name for p in folder.iterdir()))})")
+
+
+def _draw_reconstructions(trainer, path):
+    """Draw one test picture of each class, and what the best model's decoder makes of it."""
+    model = load_model(trainer.folder / "best.npz", trainer.device).eval()
+    labels, names = trainer.data.test.labels, trainer.data.class_names
+    chosen = trainer.data.test.take(np.unique(labels, return_index=True)[1])
+    images, labels = next(batches(chosen, len(chosen)))
+    with no_grad():
+        routed = model(Tensor(trainer.device.put(images.astype(trainer.dtype, copy=False))))
+        answers = routed.activations.argmax(axis=1)
+        drawn = model.reconstruct(routed.poses, answers).numpy()
+    answers = to_host(answers)
+    plotting.reconstructions(
+        images, drawn, [names[k] for k in labels], [names[k] for k in answers], path
+    )

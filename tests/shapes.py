@@ -1,0 +1,45 @@
+"""Pictures of one's own, as a new user has them: a folder of shapes in colour, 40×56.
+
+`python tests/shapes.py FOLDER [COUNT]` draws 50, or COUNT, into FOLDER/circle, /square, /triangle.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+NAMES = ("circle", "square", "triangle")
+HEIGHT, WIDTH = 40, 56
+FINE = 4  # drawn so many times larger, for smooth edges
+
+
+def draw(name, random):
+    """A shape of random colour, place and size before a random darker background; a picture."""
+    ground, colour = random.integers(0, 90, 3), random.integers(130, 256, 3)
+    radius = random.uniform(9, 14)
+    x, y = random.uniform(radius + 1, WIDTH - radius - 1), random.uniform(radius + 1, 39 - radius)
+    picture = Image.new("RGB", (FINE * WIDTH, FINE * HEIGHT), tuple(map(int, ground)))
+    corners = {"circle": 60, "square": 4, "triangle": 3}[name]
+    turn = random.uniform(0, 2 * np.pi) if name == "circle" else random.normal(0, 0.1)
+    start = {"square": np.pi / 4, "triangle": -np.pi / 2}.get(name, 0)
+    angles = start + turn + 2 * np.pi * np.arange(corners) / corners
+    points = FINE * (np.stack([x + radius * np.cos(angles), y + radius * np.sin(angles)], axis=1))
+    ImageDraw.Draw(picture).polygon(
+        [tuple(p) for p in points.tolist()], fill=tuple(map(int, colour))
+    )
+    return picture.resize((WIDTH, HEIGHT), Image.Resampling.BOX)
+
+
+def write(folder, count=50, seed=0):
+    """Write `count` pictures of the three shapes, in turn; return the folder."""
+    random = np.random.default_rng(seed)
+    for k in range(count):
+        path = Path(folder, NAMES[k % 3], f"{k:02}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draw(NAMES[k % 3], random).save(path)
+    return Path(folder)
+
+
+if __name__ == "__main__":
+    write(sys.argv[1], *map(int, sys.argv[2:]))

@@ -120,15 +120,18 @@ def complete(given):
     return options
 
 
+def check_changeable(given, repeated):
+    """Raise ValueError for options that may not go with --resume; repeated: a run of --seeds."""
+    if fixed := sorted(given.keys() - CHANGEABLE - ({"seeds"} if repeated else set())):
+        names = ", ".join(map(_flag, fixed))
+        raise ValueError(f"{names} cannot change when a run is resumed: start a new run")
+
+
 def resumed(path, saved, given):
     """The options of a run to go on with: those `saved` in `path`, and what is given anew.
 
     CheckpointError for saved values that no command line could have given.
     """
-    changeable = CHANGEABLE | ({"seeds"} if saved.get("seeds") else set())
-    if fixed := sorted(given.keys() - changeable):
-        names = ", ".join(map(_flag, fixed))
-        raise ValueError(f"{names} cannot change when a run is resumed: start a new run")
     folder = str(path.parent)
     options = {**DEFAULTS, **_checked(path, saved), **given, "resume": folder, "out": folder}
     options["quiet"] = given.get("quiet", False)

@@ -52,6 +52,7 @@ class Session:
                 with usage():
                     trainer = self._trainer(resumed(path, saved[1]["options"], given))
                     trainer.load(*saved)
+                    _check_epochs(trainer)
             except (KeyError, TypeError, AttributeError, IndexError) as error:
                 raise CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
             _check_parts(trainer, path.with_name("split.json"))
@@ -91,6 +92,11 @@ class Session:
                 _draw_reconstructions(trainer, folder / "reconstructions.png")
         _say(summary, folder)
         return summary
+
+
+def _check_epochs(trainer):
+    if trainer.options["epochs"] < trainer.epoch:
+        raise ValueError(f"{trainer.epoch} epochs are done already: --epochs must not be fewer")
 
 
 def _write_config(trainer):

@@ -6,7 +6,7 @@ from functools import partial
 
 from minicaps import estimate, repeat
 from minicaps.command import WrongUsage, fail, guarded, start, usage
-from minicaps.options import complete, make_parser
+from minicaps.options import check_changeable, complete, make_parser
 from minicaps.session import Session
 from minicaps.training import Interrupted
 
@@ -30,8 +30,10 @@ def _run(given, session):
     try:
         if "resume" in given:
             folder = given["resume"]
-            go_on = repeat.go_on if repeat.is_repeated(folder) else Session.go_on
-            go_on(session, folder, given)
+            repeated = repeat.is_repeated(folder)
+            with usage():
+                check_changeable(given, repeated)
+            (repeat.go_on if repeated else Session.go_on)(session, folder, given)
         else:
             with usage():
                 options = complete(given)

@@ -500,6 +500,8 @@ def test_train_on_a_folder_writes_the_split_and_the_names(pets, tmp_path):
     data = load(pets, seed=3)
     rest, validation = data.cut_validation(0.1, 3)
     parts = {"train": rest, "validation": validation, "test": data.test}
+    sums = {name: part.sha256() for name, part in parts.items()}
+    assert split.pop("sha256") == sums
     assert split == {name: part.names.tolist() for name, part in parts.items()}
     assert summary(folder)["test_samples"] == len(data.test)
 
@@ -529,6 +531,12 @@ def test_a_run_goes_on_with_the_same_pictures_only(pets, monkeypatch, tmp_path, 
     assert f"{pets} has other pictures than {folder}/split.json names" in said
     (pets / "cat/new.png").unlink()
     go_on(folder, "--epochs", "3")
+    before = (pets / "cat/0.png").read_bytes()
+    write(pets / "cat/0.png", noise(9, *SIZE, 3))
+    capsys.readouterr()
+    said = refused(capsys, "--resume", str(folder), "--epochs", "4", code=1)
+    assert f"some pictures of {pets} have changed since this run began" in said
+    (pets / "cat/0.png").write_bytes(before)
     (folder / "split.json").write_text("{")
     capsys.readouterr()
     assert "split.json names" in refused(capsys, "--resume", str(folder), code=1)

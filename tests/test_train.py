@@ -66,6 +66,7 @@ def test_what_a_run_says_and_writes(whole):
     assert lines[1] == "Data: strokes, 54 training, 6 validation, 2,000 test pictures"
     model = r"Model: capsnet, preset small, routing agreement, loss margin, [\d,]+ parameters"
     assert re.fullmatch(model, lines[2])
+    assert lines.pop(3) == f"Note: {summary(folder)['warnings'][0]}"
     epoch = r"epoch {}/2  train loss 0\.\d{{4}} accuracy \d+\.\d\d%  validation loss .* images/s"
     assert re.fullmatch(epoch.format(1), lines[3])
     assert re.fullmatch(epoch.format(2), lines[4])
@@ -135,7 +136,9 @@ def test_the_configuration_is_complete(whole):
         assert meta["format"] == checkpoint.FORMAT
         assert meta["options"] == config["options"]
         assert meta["model"] == config["model"]
-        assert meta["preprocessing"] == {"pixels": "[0, 1]", "class_names": list("0123456789")}
+        names = list("0123456789")
+        background = {"background": "dark"}
+        assert meta["preprocessing"] == {"pixels": "[0, 1]", "class_names": names} | background
 
 
 def test_the_pictures_show_something(whole):

@@ -126,7 +126,7 @@ def scripted(monkeypatch, right):
         ("2", [1, 0, 1, 4], 3),  # as good as before is no better
         ("2", [1, 0, 2, 1, 0, 4], 5),  # each improvement starts the count again
         ("2", [1, 2, 3, 4, 4, 4], 6),
-        ("6", [1, 0, 0, 0, 0, 0], 6),
+        ("5", [1, 0, 0, 0, 0, 0], 6),
     ],
 )
 def test_a_run_stops_when_patience_is_lost(monkeypatch, capsys, patience, right, epochs):

@@ -66,16 +66,16 @@ def stuck(loss, accuracy, shares):
     shares (J,): how often each class is present, which sums to 1 for one class a picture; then the
     three losses for 10 equal classes are 0.81, 3.645 and 0.5236.
     """
-    dead, saturated = PRESENT**2 * shares.sum(), WEIGHT * (1 - ABSENT) ** 2 * (1 - shares).sum()
-    if np.isclose(loss, dead, rtol=1e-3):
+    at_zero, at_one = PRESENT**2 * shares.sum(), WEIGHT * (1 - ABSENT) ** 2 * (1 - shares).sum()
+    states = []  # both for three equal classes, where they cost the same
+    if np.isclose(loss, at_zero, rtol=1e-3):
+        states.append("all classes have activation 0, the network is dead")
+    if np.isclose(loss, at_one, rtol=1e-3):
+        states.append("all classes have activation 1, the network is saturated")
+    if states:
         return (
-            f"the margin loss is {loss:.4g}: all classes have activation 0, the network is dead,"
-            " and no gradient comes through; try a smaller --learning-rate or --weight-decay"
-        )
-    if np.isclose(loss, saturated, rtol=1e-3):
-        return (
-            f"the margin loss is {loss:.4g}: all classes have activation 1, the network is"
-            " saturated, and hardly any gradient comes through; try a smaller --learning-rate"
+            f"the margin loss is {loss:.4g}: {', or '.join(states)}: no gradient comes through; try"
+            " a smaller --learning-rate or --weight-decay"
         )
     # The best lengths without looking: each class's loss p (m⁺−a)² + λ (1−p) (a−m⁻)² is least
     absent = WEIGHT * (1 - shares)

@@ -156,7 +156,7 @@ def test_what_does_not_go_together_is_refused_before_any_work(no_work, capsys, a
 def given(name):
     """The option with a value that is allowed."""
     value = DEFAULTS[name]
-    value = {"dropout": 0.1, "out": "x", "size": 30}.get(name, value)
+    value = {"dropout": 0.1, "out": "x", "size": 30, "seeds": 2}.get(name, value)
     value = CHANGES_WHAT_IS_LEARNED.get(name, value)
     return [flag(name)] if name in SWITCHES else [flag(name), str(value)]
 

@@ -292,7 +292,7 @@ for limit in (10_000, 1_000, 100, 0):
 
 
 def test_a_killed_process_leaves_a_whole_file(tmp_path):
-    """Twenty processes are killed while they save without a pause; all are in one test process."""
+    """120 processes are killed while they save without a pause; all are in one test process."""
     code = """
 import itertools, os, random, signal, sys, time
 import numpy as np
@@ -303,9 +303,9 @@ def save(path, n):
     checkpoint.save(path, arrays, {"n": n})
 
 path = sys.argv[1]
-waits, seen = random.Random(0), set()
+waits, seen, left = random.Random(0), set(), 0
 saved, tell = os.pipe()
-for trial in range(20):
+for trial in range(120):
     child = os.fork()
     if child == 0:
         for n in itertools.count(1000 * trial):
@@ -313,17 +313,33 @@ for trial in range(20):
             if n == 1000 * trial:
                 os.write(tell, b".")
     os.read(saved, 1)
-    time.sleep(waits.uniform(0, 0.03))
+    time.sleep(waits.uniform(0, 0.01))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     arrays, meta = checkpoint.load(path)
     assert all((array == meta["n"]).all() for array in arrays.values())
     seen.add(meta["n"])
-print(len(seen))
+    left += len(os.listdir(os.path.dirname(path))) - 1
+save(path, 0)
+print(len(seen), left, os.listdir(os.path.dirname(path)))
 """
     done = run_python(code, tmp_path / "last.npz")
     assert done.stderr == ""
-    assert int(done.stdout) == 20  # each did save before it died
+    seen, left, names = done.stdout.split(maxsplit=2)
+    assert int(seen) == 120  # each did save before it died
+    assert 0 < int(left) <= 120  # some in the middle of a file, which the next one swept away
+    assert names == "['last.npz']\n"
+
+
+def test_only_what_the_dead_left_for_this_file_is_swept(path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    kept = ["best.npz.{}.part", "last.npz.part", "last.npz.x.part", "my.part", "last.npz.1.part"]
+    kept = [name.format(dead.pid) for name in kept]  # process 1 always lives
+    for name in (f"last.npz.{dead.pid}.part", *kept):
+        path.with_name(name).touch()
+    checkpoint.save(path, {}, {})
+    assert sorted(os.listdir(path.parent)) == sorted([*kept, "last.npz"])
 
 
 def test_two_processes_that_save_to_one_name_leave_a_whole_file(tmp_path):
@@ -345,3 +361,77 @@ print(os.listdir(os.path.dirname(sys.argv[1])))
     done = run_python(code, tmp_path / "last.npz")
     assert done.stderr == ""
     assert done.stdout == "['last.npz']\n"
+
+
+def test_any_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.json"
+    checkpoint.write_json(path, {"ä": [1, None]})
+    assert path.read_bytes() == b'{\n  "\\u00e4": [\n    1,\n    null\n  ]\n}\n'
+    before = path.read_bytes()
+    with pytest.raises(TypeError):
+        checkpoint.write_json(path, {"no": object()})
+    with pytest.raises(ZeroDivisionError), checkpoint.replacing(path) as file:
+        file.write(b"half")
+        1 / 0  # noqa: B018
+    full = pytest.raises(CheckpointError, match=r"cannot write .*a\.json: No space left on device")
+    with full, checkpoint.replacing(path) as file:
+        file.write(b"half")
+        full_disk()
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_device_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(CheckpointError, match=f"cannot write {path}: there is something that"):
+            checkpoint.save(path, {}, {})
+    assert os.listdir(tmp_path) == ["pipe"] and not pipe.is_file()
+
+
+def test_a_folder_without_permission_is_told(path):
+    """As an ordinary user: root may write anywhere."""
+    code = """
+import os, sys
+from minicaps import checkpoint
+arrays, meta = checkpoint.load(sys.argv[1])
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    checkpoint.save(sys.argv[1], arrays, meta)
+except checkpoint.CheckpointError as error:
+    print(error)
+"""
+    before = path.read_bytes()
+    os.chmod(path.parent, 0o555)
+    for parent in list(path.parents)[1:-1]:  # pytest makes folders that only their owner may enter
+        if parent.stat().st_uid == os.getuid() and parent.name.startswith(("pytest-", "popen-")):
+            os.chmod(parent, 0o755)
+    done = run_python(code, path)
+    os.chmod(path.parent, 0o755)
+    assert (done.stdout, done.stderr) == (f"cannot write {path}: Permission denied\n", "")
+    assert path.read_bytes() == before
+
+
+# ---- older formats
+
+
+def test_a_file_of_format_1_made_by_hand_is_read(tmp_path):
+    """Written without minicaps, as its first version did: a zip of .npy files, a JSON text."""
+    import struct
+
+    def npy(shape, kind, data):
+        head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
+        head = head.ljust(117) + "\n"
+        return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + data
+
+    text = b'{"format": 1, "model": {"name": "x"}, "preprocessing": {"class_names": ["a", "b"]}}'
+    path = tmp_path / "old.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("minicaps.json.npy", npy(f"({len(text)},)", "|u1", text))
+        numbers = struct.pack("<4f", 1, 2, 3, 4)
+        file.writestr("model/weight.npy", npy("(2, 2)", "<f4", numbers))
+    arrays, meta = checkpoint.load(path, needs=["model"])
+    assert_same(arrays, {"model/weight": np.array([[1, 2], [3, 4]], np.float32)})
+    assert meta["preprocessing"]["class_names"] == ["a", "b"]

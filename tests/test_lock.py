@@ -1,0 +1,78 @@
+"""One run at a time in a folder."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from minicaps import lock
+from minicaps.checkpoint import CheckpointError
+
+HOLD = """
+import sys, time
+from minicaps.lock import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(params=["folder", "file"])
+def kind(request, monkeypatch):
+    """Both kinds of lock: the second is that of systems without fcntl."""
+    if request.param == "file":
+        monkeypatch.setattr(lock, "fcntl", None)
+    return request.param
+
+
+def test_a_second_one_is_refused_until_the_first_ends(kind, tmp_path):
+    with lock.locked(tmp_path):
+        for _ in range(2):  # one that is refused does not let go of it
+            refused = pytest.raises(CheckpointError, match=f"is writing into {tmp_path}: wait")
+            with refused, lock.locked(tmp_path):
+                pass
+    with lock.locked(tmp_path):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_error_inside_lets_go(kind, tmp_path):
+    with pytest.raises(ZeroDivisionError), lock.locked(tmp_path):
+        1 / 0  # noqa: B018
+    with lock.locked(tmp_path):
+        pass
+
+
+def test_a_folder_that_vanishes_inside(kind, tmp_path):
+    (tmp_path / "run").mkdir()
+    with lock.locked(tmp_path / "run"):
+        for file in (tmp_path / "run").iterdir():
+            file.unlink()
+        (tmp_path / "run").rmdir()
+
+
+@pytest.mark.skipif(lock.fcntl is None, reason="the system has no such lock")
+def test_another_process_holds_it_until_it_is_killed(tmp_path):
+    line = [sys.executable, "-c", HOLD, tmp_path]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(CheckpointError), lock.locked(tmp_path):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with lock.locked(tmp_path):
+        pass
+
+
+def test_what_a_new_run_may_take(tmp_path):
+    lock.check_unused(tmp_path)
+    lock.check_unused(tmp_path / "new")
+    (tmp_path / lock.FILE).touch()
+    lock.check_unused(tmp_path)  # only a lock, whose holder is asked next
+    (tmp_path / "mine").touch()
+    for path in (tmp_path, tmp_path / "mine"):
+        with pytest.raises(ValueError, match="exists already: choose another --out"):
+            lock.check_unused(path)

@@ -14,11 +14,12 @@ from minicaps import data
 from minicaps.allocator import keep_memory
 from minicaps.backend import DeviceError
 from minicaps.checkpoint import CheckpointError
+from minicaps.machine import ProcessError
 from minicaps.threads import one_blas_thread
 from minicaps.training import Diverged
 
 # What a user can cause; the message says all
-FAULTS = (data.DataError, DeviceError, CheckpointError, Diverged, OSError)
+FAULTS = (data.DataError, DeviceError, CheckpointError, Diverged, ProcessError, OSError)
 
 
 class WrongUsage(Exception):

@@ -25,10 +25,6 @@ STEPS, SECONDS = 10, 5.0  # timed: so many, or fewer when they have taken so lon
 MIB = 2**20
 
 
-class EstimateError(OSError):
-    """The process that measures has failed; the message gives its last line."""
-
-
 def show(session, options):
     """Print what a run with these options would take; nothing is written."""
     trainer = session.prepare(options)
@@ -36,11 +32,7 @@ def show(session, options):
     describe(trainer)
     kinds = options | {"limit": None, "data_dir": None, "validation": 0, "patience": None}
     shape, classes = model.config["input_shape"], model.config["classes"]
-    try:
-        said = in_a_process("minicaps.estimate", json.dumps(kinds), *shape, classes)
-    except RuntimeError as error:
-        raise EstimateError(f"the steps could not be measured: {error}") from error
-    found = json.loads(said)
+    found = json.loads(in_a_process("minicaps.estimate", json.dumps(kinds), *shape, classes))
     pictures = sum(p.images.nbytes for p in (trainer.data.train, trainer.data.test))
     memory = "unknown, as this system does not tell"
     if found["memory"] is not None:

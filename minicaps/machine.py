@@ -40,17 +40,22 @@ def process_peak():
         return None
 
 
+class ProcessError(RuntimeError):
+    """A process that was to measure something has failed."""
+
+
 def in_a_process(module, *arguments):
     """Run `python -m module` in a process of its own; return what it prints.
 
-    RuntimeError, with the last line of its message, if it fails.
+    Raises ProcessError, with the last line of its message, if it fails.
     """
     paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     line = [sys.executable, "-m", module, *map(str, arguments)]
     done = subprocess.run(line, capture_output=True, text=True, env=environment)
     if done.returncode:
-        raise RuntimeError((done.stderr.splitlines() or ["no message"])[-1])
+        last = (done.stderr.splitlines() or ["no message"])[-1]
+        raise ProcessError(f"python -m {module} has failed: {last}")
     return done.stdout
 
 

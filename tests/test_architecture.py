@@ -28,6 +28,7 @@ ROOMS = (
     ("session",),
     ("repeat",),
     ("train", "bench"),
+    ("__main__",),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # What every network runs on, and what stands beside it: lines of code at most
@@ -40,6 +41,9 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 
 def room_of(path):
+    """The module or package of a file; a command of a package may import what all commands do."""
+    if path.name == "__main__.py":
+        return "__main__"
     return path.relative_to(ROOT).with_suffix("").parts[0]
 
 

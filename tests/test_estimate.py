@@ -73,11 +73,11 @@ def test_in_a_process_of_its_own():
 
 def test_a_failure_in_the_process_is_a_sentence(monkeypatch, capsys):
     def broken(*_):
-        raise RuntimeError("MemoryError")
+        raise machine.ProcessError("python -m minicaps.estimate has failed: MemoryError")
 
     monkeypatch.setattr(estimate, "in_a_process", broken)
     said = refused_with_output(capsys, *TINY, "--estimate")
-    assert said == "minicaps.train: the steps could not be measured: MemoryError\n"
+    assert said == "minicaps.train: python -m minicaps.estimate has failed: MemoryError\n"
 
 
 def refused_with_output(capsys, *arguments):

@@ -33,6 +33,7 @@ from tiny_runs import (
 
 from minicaps import checkpoint, data, train, training
 from minicaps.backend import choose_device
+from minicaps.lock import locked
 from minicaps.losses import LOSSES
 from minicaps.training import Trainer
 
@@ -309,3 +310,36 @@ def test_too_little_memory(monkeypatch, capsys):
     assert "not enough memory: try a smaller --batch-size" in refused(
         capsys, *TINY, "--out", "run", code=1
     )
+
+
+# ---- a run folder has one run at a time, and its owner
+
+
+def test_a_run_that_is_going_on_is_not_resumed_beside_it(capsys):
+    run()
+    before = Path("run/last.npz").read_bytes()
+    capsys.readouterr()
+    with locked("run"):
+        said = refused(capsys, "--resume", "run", "--epochs", "2", code=1)
+    assert said.startswith("minicaps.train: another run is writing into run: wait for its end")
+    assert Path("run/last.npz").read_bytes() == before
+
+
+def test_an_ordinary_user_resumes_a_run_that_may_only_be_read():
+    folder = run().absolute()
+    code = """
+import os, sys
+
+from minicaps import data, train
+data.load("strokes", limit=1)  # imports everything, while it can be reached
+if os.getuid() == 0:
+    os.setuid(65534)
+sys.exit(train.main())
+"""
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        shutil.copytree(folder, f"{place}/run")
+        os.chmod(f"{place}/run", 0o555)
+        code, _, err = finish(start("--resume", f"{place}/run", code=code))
+    assert code == 1
+    assert err == f"minicaps.train: cannot write {place}/run/config.json: Permission denied\n"

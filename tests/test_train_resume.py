@@ -302,6 +302,13 @@ def test_a_run_on_other_data_is_refused_with_both_numbers(capsys, name, value, n
         lambda meta: meta.update(progress={}),
         lambda meta: meta.update(options=None),
         lambda meta: meta["options"].update(limit="many"),
+        lambda meta: meta["options"].update(learning_rate=-1),
+        lambda meta: meta["options"].update(batch_size=0),
+        lambda meta: meta["options"].update(epochs=[6]),
+        lambda meta: meta["options"].update(shift={"x": 1}),
+        lambda meta: meta["options"].update(precision="float16"),
+        lambda meta: meta["options"].update(invented=3),
+        lambda meta: meta.update(options=["epochs"]),
     ],
 )
 def test_a_changed_checkpoint_is_refused_in_a_sentence(capsys, change):

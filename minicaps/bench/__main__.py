@@ -14,11 +14,10 @@ from itertools import product
 from pathlib import Path
 
 from minicaps import models
-from minicaps.allocator import keep_memory
 from minicaps.bench import network, profile, routing
 from minicaps.bench.steps import KINDS, Case
+from minicaps.command import start
 from minicaps.machine import describe_machine, print_machine
-from minicaps.threads import one_blas_thread
 
 EXAMPLES = """examples:
   python -m minicaps.bench                                  CapsNet of the paper, 128 images
@@ -34,8 +33,6 @@ def main(arguments=None) -> int:
     options = parser.parse_args(arguments)
     if problem := _contradiction(options):
         parser.error(problem)
-    keep_memory()
-    one_blas_thread()
     report = describe_machine()
     if options.against:
         try:
@@ -138,4 +135,4 @@ def _file(text):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(start(main))

@@ -6,7 +6,7 @@ import sys
 
 from minicaps.allocator import keep_memory
 from minicaps.bench.steps import Case
-from minicaps.machine import in_a_process, process_peak
+from minicaps.machine import ProcessError, in_a_process, process_peak
 from minicaps.threads import one_blas_thread
 
 STEPS = 3  # after two the optimiser has its state, and the allocator its habits
@@ -20,7 +20,7 @@ def peak_memory(case, side):
     """
     try:
         said = in_a_process("minicaps.bench.memory", side, *case)
-    except RuntimeError as error:
+    except ProcessError as error:
         raise RuntimeError(f"the memory of {side} could not be measured: {error}") from None
     return int(said) if said.strip() else None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from minicaps.command import start
 from minicaps.data import NAMES, DataError, baselines, load, sources, strokes
 from minicaps.data.pictures import parse_size
 from minicaps.data.sheet import contact_sheet
@@ -227,6 +228,4 @@ def _picture(path, data, pose_names=(), **keywords):
 
 
 if __name__ == "__main__":
-    if sys.stdout is not None:  # closed
-        sys.stdout.reconfigure(errors="backslashreplace")  # where it cannot show a letter
-    sys.exit(main())
+    sys.exit(start(main))

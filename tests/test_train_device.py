@@ -9,11 +9,13 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tiny_runs import (
     TINY,
     assert_equal_runs,
     go_on,
+    parameters,
     refused,
     run,
     saved,
@@ -203,3 +205,12 @@ def test_only_a_line_waits_for_the_device(strict_cupy, monkeypatch, slow_steps):
         assert train.main([*TINY[:-1], *GPU, "--out", name]) == 0
     looks = 3  # is it finite, loss, accuracy
     assert waits == [Counter({"get": looks, "stream.synchronize": 1}), {"stream.synchronize": 1}]
+
+
+@pytest.mark.parametrize(("first", "second"), [("gpu", "cpu"), ("cpu", "gpu")])
+def test_a_run_goes_on_on_the_other_device(strict_cupy, first, second):
+    options = ("--precision", "float64", "--shift", "1")
+    straight = run(*options, "--epochs", "2", "--device", "cpu", out="straight")
+    folder = go_on(run(*options, "--device", first), "--epochs", "2", "--device", second)
+    for name, array in parameters(straight).items():
+        np.testing.assert_allclose(parameters(folder)[name], array, rtol=0, atol=1e-9)

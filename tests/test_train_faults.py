@@ -328,8 +328,7 @@ def test_a_run_that_is_going_on_is_not_resumed_beside_it(capsys):
 def test_an_ordinary_user_resumes_a_run_that_may_only_be_read():
     folder = run().absolute()
     code = """
-import os, sys
-
+import encodings.cp437, os, sys  # of zip files
 from minicaps import data, train
 data.load("strokes", limit=1)  # imports everything, while it can be reached
 if os.getuid() == 0:

@@ -304,7 +304,7 @@ def test_a_run_on_other_data_is_refused_with_both_numbers(capsys, name, value, n
         lambda meta: meta["options"].update(limit="many"),
         lambda meta: meta["options"].update(learning_rate=-1),
         lambda meta: meta["options"].update(batch_size=0),
-        lambda meta: meta["options"].update(epochs=[6]),
+        lambda meta: meta["options"].update(epochs=[6, 7]),
         lambda meta: meta["options"].update(shift={"x": 1}),
         lambda meta: meta["options"].update(precision="float16"),
         lambda meta: meta["options"].update(invented=3),

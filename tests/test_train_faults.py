@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from idx_files import FILES, Tiny, arrays_of, isolate
 from tiny_runs import (
+    NETWORK,
     TINY,
     TINY_PROCESS,
     assert_equal_runs,
@@ -327,9 +328,10 @@ def test_a_run_that_is_going_on_is_not_resumed_beside_it(capsys):
 
 def test_an_ordinary_user_resumes_a_run_that_may_only_be_read():
     folder = run().absolute()
-    code = """
+    code = f"""
 import encodings.cp437, os, sys  # of zip files
-from minicaps import data, train
+from minicaps import data, models, train
+models.CAPSNET_PRESETS["small"] = {NETWORK}
 data.load("strokes", limit=1)  # imports everything, while it can be reached
 if os.getuid() == 0:
     os.setuid(65534)

@@ -6,6 +6,7 @@ checkpoint survives a full disk, a killed process or a power cut.
 
 import json
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,17 +19,17 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be written, or a file that cannot be trusted as one."""
 
 
-def save(path, arrays, meta):
-    """Write {name: array} and `meta` (anything that JSON can hold) to `path`, all or nothing.
+@contextmanager
+def replacing(path):
+    """Give a binary file to write into; it takes the place of `path` when all is written.
 
     Raises CheckpointError if that fails; a file that was there before is unchanged then.
     """
     path = Path(path)
-    text = json.dumps({"format": FORMAT, **meta}).encode()
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")  # of this process alone
     try:
         with open(temporary, "wb") as file:
-            np.savez(file, **{_META: np.frombuffer(text, np.uint8)}, **arrays)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -36,6 +37,16 @@ def save(path, arrays, meta):
         raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def save(path, arrays, meta):
+    """Write {name: array} and `meta` (anything that JSON can hold) to `path`, all or nothing.
+
+    Raises CheckpointError if that fails; a file that was there before is unchanged then.
+    """
+    text = json.dumps({"format": FORMAT, **meta}).encode()
+    with replacing(path) as file:
+        np.savez(file, **{_META: np.frombuffer(text, np.uint8)}, **arrays)
 
 
 def load(path, needs=()):

@@ -26,6 +26,16 @@ class Run:
     def folder(self):
         return self.path.parent
 
+    @property
+    def input_shape(self):
+        """(C, H, W) of the pictures that it was trained on."""
+        return tuple(self.model.config["input_shape"])
+
+    @property
+    def dtype(self):
+        """Of its parameters: pictures must have the same."""
+        return self.model.parameters()[0].dtype
+
 
 def open_run(path, device) -> Run:
     """Open a run folder (its best epoch), or one checkpoint of it, on `device`.
@@ -41,8 +51,17 @@ def open_run(path, device) -> Run:
             )
     model = load_model(path, device).eval()
     _, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
-    names = tuple(meta["preprocessing"]["class_names"])
-    return Run(path, model, device, meta["options"], names)
+    options, classes = meta["options"], meta["model"]["classes"]
+    try:
+        names = tuple(map(str, meta["preprocessing"]["class_names"]))
+        options = {"data_dir": None, "size": None, "limit": None, **options}
+        missing = {"data", "seed", "validation"} - options.keys()
+    except (KeyError, TypeError) as error:
+        raise checkpoint.CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
+    if missing or len(names) != classes:
+        what = f"the options {', '.join(sorted(missing))}" if missing else f"{classes} class names"
+        raise checkpoint.CheckpointError(f"{path} lacks {what}: it was not saved by a training")
+    return Run(path, model, device, options, names)
 
 
 def dataset(run: Run, source=None, folder=None) -> data.Dataset:
@@ -53,6 +72,7 @@ def dataset(run: Run, source=None, folder=None) -> data.Dataset:
     return data.load(
         source or o["data"],
         folder=folder if folder or other else o["data_dir"],
+        limit=None if other else o["limit"],
         seed=o["seed"],
-        size=run.model.input_shape[1:] if other else o.get("size"),
+        size=run.input_shape[1:] if other else o["size"],
     )

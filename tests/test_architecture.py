@@ -21,11 +21,11 @@ ROOMS = (
     ("routing",),
     ("nn",),
     ("models", "optim"),
-    ("data", "checkpoint", "plotting", "allocator", "losses"),
+    ("data", "checkpoint", "plotting", "allocator", "losses", "scores"),
     ("training",),
     ("command", "runs"),
-    ("options",),
-    ("train", "bench"),
+    ("options", "samples"),
+    ("train", "evaluate", "bench"),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # What every network runs on, and what stands beside it: lines of code at most

@@ -151,7 +151,7 @@ def draw_worst(run, split, activations, batch_size):
     rival, _ = scores.rivals(scored, some.labels)
     names = [plotting.short(name, 14) for name in run.class_names]
     captions = [
-        (f"{names[k]} {row[k]:.2f}", f"{names[j]} {row[j]:.2f}")
+        (f"{names[k]}: {row[k]:.2f}", f"{names[j]}: {row[j]:.2f}")
         for k, j, row in zip(some.labels, rival, scored, strict=True)
     ]
     drawn = None
@@ -301,7 +301,7 @@ def _parser():
         prog=f"python -m {NAME}",
         description="Measure a trained network: accuracy with its interval, a row for each class,"
         " the confusions, and pictures of the worst answers, all written into a folder.",
-        epilog="Example: python -m minicaps.evaluate runs/NAME --part validation",
+        epilog="Example: python -m minicaps.evaluate runs/first",
     )
     parser.add_argument("run", metavar="RUN", help="run folder (its best epoch), or a checkpoint")
     group = parser.add_argument_group("pictures", "Without options: the run's own test pictures.")

@@ -88,7 +88,7 @@ def confusion(counts, class_names, path):
     axes.set_xlabel("answer", color=INK)
     axes.set_ylabel("class", color=INK)
     step = -(-n // MOST_NAMES)
-    names = [short(name, 20 if n <= MOST_NUMBERS else 12) for name in class_names][::step]
+    names = [short(name, 20 if n <= MOST_NUMBERS else 14) for name in class_names][::step]
     size = 9 if n <= MOST_NUMBERS else max(4.5, 9 * MOST_NUMBERS / n)
     upright = max(map(len, names)) > 2
     places = np.arange(0, n, step)
@@ -153,7 +153,8 @@ PLAIN = {"parse_math": False}  # a $ in a name is a $
 
 
 def short(text, most):
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """A text of at most so many letters: of a longer one, its start and its end."""
+    return text if len(text) <= most else f"{text[: most - most // 3 - 1]}…{text[-(most // 3) :]}"
 
 
 def _shades(colour):

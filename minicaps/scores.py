@@ -21,7 +21,7 @@ def wilson(right: int, samples: int, z: float = Z95) -> tuple[float, float]:
     middle = p + z * z / (2 * n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     low, high = ((middle + side * half) / (1 + z * z / n) for side in (-1, 1))
-    return max(low, 0.0), min(high, 1.0)
+    return max(0.0, min(low, p)), min(1.0, max(high, p))  # rounding may pass an end
 
 
 def confusion_matrix(labels, answers, classes: int) -> np.ndarray:

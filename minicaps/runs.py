@@ -64,15 +64,20 @@ def open_run(path, device) -> Run:
     return Run(path, model, device, options, names)
 
 
-def dataset(run: Run, source=None, folder=None) -> data.Dataset:
+def dataset(run: Run, source=None, folder=None, *, test_only=False) -> data.Dataset:
     """The data that a run was trained on, split as it was then; or another `source`, fitted to the
-    network's pictures."""
+    network's pictures.
+
+    test_only: the training pictures are not needed; of a named data set there is one then.
+    """
     o = run.options
-    other = source is not None and source != o["data"]
+    source = source or o["data"]
+    other, named = source != o["data"], source in data.NAMES
+    limit = None if other else o["limit"]
     return data.load(
-        source or o["data"],
+        source,
         folder=folder if folder or other else o["data_dir"],
-        limit=None if other else o["limit"],
+        limit=1 if test_only and named else limit,
         seed=o["seed"],
         size=run.input_shape[1:] if other else o["size"],
     )

@@ -69,10 +69,11 @@ def _of_run(run, source, part, folder):
         parts, _, notes = own.read(source, _target(run))
         return _by_names(run, source, part, names, parts, notes)
     try:
-        whole = dataset(run, source, folder)
+        whole = dataset(run, source, folder, test_only=part == "test")
         split = _cut(run, whole, part)
     except (ValueError, TypeError) as error:  # other pictures by now, or options edited by hand
         raise DataError(f"{source} cannot be split as for {run.path}: {error}") from error
+    split = _not_empty(split, run)
     if whole.class_names != run.class_names or split.images.shape[1:] != run.input_shape:
         raise DataError(
             f"{source} has the classes {', '.join(whole.class_names)} in pictures of shape"
@@ -94,9 +95,7 @@ def _cut(run, whole, part):
     training, validation = whole.train, None
     if run.options["validation"]:
         training, validation = whole.cut_validation(run.options["validation"], run.options["seed"])
-    if part == "train":
-        return training
-    return _not_empty(validation, run)
+    return training if part == "train" else validation
 
 
 def _named(split, start=""):
@@ -107,10 +106,10 @@ def _named(split, start=""):
     return replace(split, names=np.char.add(start, numbers.astype(str)) if start else numbers)
 
 
-def _not_empty(validation, run):
-    if not validation:
+def _not_empty(pictures, run):
+    if not pictures:
         raise WrongChoice(f"{run.path} was trained without validation: there is no such part")
-    return validation
+    return pictures
 
 
 def _split_names(run):
@@ -143,7 +142,7 @@ def _by_names(run, source, part, names, parts, notes):
             " them back, or evaluate all pictures of another --data"
         )
     if (new := len(here.keys() - set(known))) and run.options["limit"] is None:
-        notes = (*notes, f"{new} pictures of {source} are new since the training: not counted")
+        notes = (*notes, f"not counted, as new since the training: {new} pictures of {source}")
     split = pool.take([here[name] for name in _not_empty(wanted, run)])
     return Samples(split, source, part, tuple(notes))
 
@@ -159,7 +158,8 @@ def _target(run, invert=False):
 def _of_other(run, source, part, folder, invert):
     target = _target(run, invert)
     if source in data.NAMES:
-        whole = data.load(source, folder=folder, seed=run.options["seed"])
+        limit = 1 if part == "test" else None  # other training pictures need not be drawn
+        whole = data.load(source, folder=folder, seed=run.options["seed"], limit=limit)
         parts, notes = [_for_network(p, whole, target) for p in (whole.train, whole.test)], ()
     else:
         parts, _, notes = own.read(source, target)

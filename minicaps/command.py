@@ -20,6 +20,10 @@ from minicaps.training import Diverged
 FAULTS = (data.DataError, DeviceError, CheckpointError, Diverged, OSError)
 
 
+class WrongUsage(Exception):
+    """Options that make no sense for this data or this run; for the parser to refuse."""
+
+
 def start(main):
     """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter."""
     keep_memory()

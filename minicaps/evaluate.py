@@ -14,16 +14,16 @@ import numpy as np
 from tqdm import tqdm
 
 import minicaps
-from minicaps import checkpoint, data, plotting, samples, scores
+from minicaps import data, plotting, samples, scores
 from minicaps.backend import choose_device, to_host
-from minicaps.checkpoint import replacing
-from minicaps.command import data_source, guarded, number, start
+from minicaps.checkpoint import CheckpointError, replacing, write_json
+from minicaps.command import WrongUsage, data_source, guarded, number, start
 from minicaps.data.batches import batches
 from minicaps.graph import no_grad
 from minicaps.losses import classification_loss
 from minicaps.runs import open_run
 from minicaps.tensor import Tensor
-from minicaps.training import EVALUATION_BATCH, write_json
+from minicaps.training import EVALUATION_BATCH
 
 NAME = "minicaps.evaluate"
 WORST = 10  # pictures that are drawn
@@ -51,7 +51,7 @@ def _run(parser, options, command):
             invert=options.invert,
         )
         folder = _claim(Path(options.out or run.folder / "evaluation"), chosen.source)
-    except samples.WrongChoice as error:
+    except WrongUsage as error:
         parser.error(str(error))
     if not options.quiet:
         _introduce(run, chosen)
@@ -105,7 +105,7 @@ def classify(run, split, batch_size, quiet=True) -> np.ndarray:
     activations = np.concatenate(found)
     if not np.isfinite(activations).all():
         count = (~np.isfinite(activations).all(axis=1)).sum()
-        raise checkpoint.CheckpointError(
+        raise CheckpointError(
             f"the activations of {count:,} of {len(split):,} pictures are infinite or NaN: training"
             f" diverged, or {run.path} is damaged; evaluate an earlier checkpoint"
         )
@@ -124,7 +124,6 @@ def measure(run, split, activations) -> dict:
     answers, labels = activations.argmax(axis=1), split.labels
     confusion = scores.confusion_matrix(labels, answers, len(run.class_names))
     n, right = len(split), int(confusion.trace())
-    name = run.options.get("loss") or run.model.loss  # older runs do not name it
     table = scores.class_table(confusion, run.class_names)
     for k, row in enumerate(table):
         own = activations[labels == k, k]
@@ -136,8 +135,10 @@ def measure(run, split, activations) -> dict:
         "accuracy": right / n,
         "accuracy_interval_95": scores.wilson(right, n),
         "error": (n - right) / n,
-        "loss": float(classification_loss(name, run.model, Tensor(activations), labels).data),
-        "loss_name": name,
+        "loss": float(
+            classification_loss(run.options["loss"], run.model, Tensor(activations), labels).data
+        ),
+        "loss_name": run.options["loss"],
         "classes": table,
         "confusion": confusion.tolist(),
     }
@@ -177,17 +178,15 @@ def _drawn(run, split, keep, batch_size):
 def _claim(folder, source):
     """Make the folder of the results, or take one that an evaluation made; refuse others."""
     if source not in data.NAMES and _lies_in(folder.resolve(), Path(source).resolve()):
-        raise samples.WrongChoice(f"{folder} lies in the data: choose another --out")
+        raise WrongUsage(f"{folder} lies in the data: choose another --out")
     try:
         if folder.exists() and any(folder.iterdir()) and not _is_ours(folder):
-            raise samples.WrongChoice(
-                f"{folder} exists, and no evaluation made it: choose another --out"
-            )
+            raise WrongUsage(f"{folder} exists, and no evaluation made it: choose another --out")
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass  # found out now, not after the work
     except OSError as error:
-        raise checkpoint.CheckpointError(
+        raise CheckpointError(
             f"cannot write into {folder}: {error.strerror}; choose another --out"
         ) from error
     return folder

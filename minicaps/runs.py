@@ -1,10 +1,12 @@
 """Runs that have been trained: the model, and what is known of it, for the commands that use it."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from minicaps import checkpoint, data
 from minicaps.backend import Device
+from minicaps.losses import LOSSES
 from minicaps.nn import Module
 from minicaps.training import load_model
 
@@ -14,6 +16,7 @@ class Run:
     """A trained model, ready to answer, and where it comes from.
 
     path: its checkpoint. options: those it was trained with. class_names: one for each class.
+    background: of the training pictures, "dark" or "light"; None if that was not noted.
     """
 
     path: Path
@@ -21,6 +24,7 @@ class Run:
     device: Device
     options: dict
     class_names: tuple[str, ...]
+    background: str | None = None
 
     @property
     def folder(self):
@@ -51,17 +55,26 @@ def open_run(path, device) -> Run:
             )
     model = load_model(path, device).eval()
     _, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
-    options, classes = meta["options"], meta["model"]["classes"]
     try:
-        names = tuple(map(str, meta["preprocessing"]["class_names"]))
-        options = {"data_dir": None, "size": None, "limit": None, **options}
-        missing = {"data", "seed", "validation"} - options.keys()
-    except (KeyError, TypeError) as error:
+        pictures, options = meta["preprocessing"], _complete(meta["options"], model)
+        names = tuple(map(str, pictures["class_names"]))
+        if len(names) != meta["model"]["classes"]:
+            raise ValueError(f"{len(names)} names for {meta['model']['classes']} classes")
+        return Run(path, model, device, options, names, pictures.get("background"))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise checkpoint.CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
-    if missing or len(names) != classes:
-        what = f"the options {', '.join(sorted(missing))}" if missing else f"{classes} class names"
-        raise checkpoint.CheckpointError(f"{path} lacks {what}: it was not saved by a training")
-    return Run(path, model, device, options, names)
+
+
+def _complete(options, model):
+    """The options of a run with those that older ones do not have. Raises for what is no such."""
+    options = {"data_dir": None, "size": None, "limit": None, **options}
+    options["loss"] = options.get("loss") or model.loss
+    if missing := {"data", "seed", "validation"} - options.keys():
+        raise KeyError(*sorted(missing))
+    if options["loss"] not in LOSSES:
+        raise ValueError(f"unknown loss {options['loss']!r}")
+    os.fspath(options["data"])  # TypeError for what is no path
+    return options
 
 
 def dataset(run: Run, source=None, folder=None, *, test_only=False) -> data.Dataset:

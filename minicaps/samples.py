@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minicaps import data
+from minicaps.command import WrongUsage
 from minicaps.data import DataError, Split, own
 from minicaps.data.pictures import Target
 from minicaps.runs import Run, dataset
 
 PARTS = ("test", "validation", "train")
-
-
-class WrongChoice(ValueError):
-    """Options that do not fit together, or not this run; the message is for the user."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +32,14 @@ def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Sa
     source: the name of a data set, or a path; None, or what the run was trained on, is its own.
     folder: searched first for the files of a named data set. invert: light is dark in a source.
 
-    Raises WrongChoice for what does not fit together, `DataError` for data that cannot be used.
+    Raises WrongUsage for what does not fit together, `DataError` for data that cannot be used.
     """
     if folder is not None and (source or run.options["data"]) not in data.sources.SOURCES:
-        raise WrongChoice(f"{source or run.options['data']} is not searched: leave --data-dir out")
+        raise WrongUsage(f"{source or run.options['data']} is not searched: leave --data-dir out")
     if source is not None and not _same(source, run.options["data"]):
         return _of_other(run, source, part, folder, invert)
     if invert:
-        raise WrongChoice(
+        raise WrongUsage(
             "the run's own pictures are as it learned them: --invert is for another --data"
         )
     return _of_run(run, run.options["data"], part or "test", folder)
@@ -108,7 +105,7 @@ def _named(split, start=""):
 
 def _not_empty(pictures, run):
     if not pictures:
-        raise WrongChoice(f"{run.path} was trained without validation: there is no such part")
+        raise WrongUsage(f"{run.path} was trained without validation: there is no such part")
     return pictures
 
 
@@ -117,7 +114,7 @@ def _split_names(run):
     path = run.folder / "split.json"
     try:
         names = json.loads(path.read_text())
-        return {part: list(names[part]) for part in PARTS}
+        return {"sha256": {}, **names, **{part: list(names[part]) for part in PARTS}}
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -144,6 +141,8 @@ def _by_names(run, source, part, names, parts, notes):
     if (new := len(here.keys() - set(known))) and run.options["limit"] is None:
         notes = (*notes, f"not counted, as new since the training: {new} pictures of {source}")
     split = pool.take([here[name] for name in _not_empty(wanted, run)])
+    if names["sha256"].get(part, split.sha256()) != split.sha256():  # older runs have none
+        notes = (*notes, f"pictures of {source} have changed since the training, or their class")
     return Samples(split, source, part, tuple(notes))
 
 
@@ -166,7 +165,7 @@ def _of_other(run, source, part, folder, invert):
     if len(parts) == 1:
         return _of_undivided(run, source, part, parts[0], notes)
     if part not in (None, "train", "test"):
-        raise WrongChoice(f"{source} has the parts train and test, not {part}")
+        raise WrongUsage(f"{source} has the parts train and test, not {part}")
     train, test = parts
     if part is None:
         train, test = _named(train, "train/"), _named(test, "test/")
@@ -188,7 +187,7 @@ def _of_undivided(run, source, part, whole, notes):
     names = _split_names(run)
     if part is not None:
         if names is None:
-            raise WrongChoice(f"{source} is not divided: leave --part out")
+            raise WrongUsage(f"{source} is not divided: leave --part out")
         return _by_names(run, source, part, names, [whole], notes)
     if names is not None and set(whole.names.tolist()) == {n for p in PARTS for n in names[p]}:
         notes = (

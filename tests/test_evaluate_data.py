@@ -19,6 +19,7 @@ from tiny_runs import edit, run, summary, tiny  # noqa: F401 (used by every test
 
 from minicaps import samples
 from minicaps.backend import choose_device
+from minicaps.command import WrongUsage
 from minicaps.data import load
 from minicaps.data.pictures import fit, read_picture
 from minicaps.runs import open_run
@@ -85,6 +86,15 @@ def test_pictures_that_are_gone_are_told(trained, pets, capsys):
     shutil.rmtree(pets)
     said = refusal(capsys, trained)
     assert f"{pets} is gone, on which this run was trained" in said
+
+
+def test_pictures_that_changed_are_told(trained, pets, capsys):
+    path, whole = trained / "split.json", chosen(trained)
+    path.write_text(json.dumps(split_of(trained) | {"sha256": {"test": whole.split.sha256()}}))
+    assert not chosen(trained).notes
+    write(pets / split_of(trained)["test"][0], noise(99, *SIZE, 3))
+    (note,) = chosen(trained).notes
+    assert "have changed since the training" in note
 
 
 def test_data_that_moved_are_the_same(trained, pets, tmp_path, capsys):
@@ -236,7 +246,7 @@ def test_another_named_data_set_counts_as_a_whole_or_by_part(tmp_path, monkeypat
     found = chosen(trained, source="strokes", part="test")
     assert np.array_equal(found.split.labels, digits.labels)
     assert found.split.images.shape == (30, 1, 30, 31)
-    with pytest.raises(samples.WrongChoice, match="the parts train and test, not validation"):
+    with pytest.raises(WrongUsage, match="the parts train and test, not validation"):
         chosen(trained, source="strokes", part="validation")
 
 

@@ -1,9 +1,12 @@
 """What a data set is, and the checks that each passes before anything is trained on it."""
 
+import hashlib
 from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
+
+from minicaps.backend import to_host
 
 
 class DataError(Exception):
@@ -38,6 +41,14 @@ class Split:
 
     def __len__(self):
         return len(self.labels)
+
+    def sha256(self) -> str:
+        """A checksum of pictures and labels, to tell whether they are still the same."""
+        digest = hashlib.sha256()
+        for array in (self.images, self.labels):
+            digest.update(f"{array.dtype.str} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(to_host(array)))
+        return digest.hexdigest()
 
     def take(self, which) -> "Split":
         """The samples that an index array or a slice names, in its order."""

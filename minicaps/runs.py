@@ -1,10 +1,12 @@
 """Runs that have been trained: the model, and what is known of it, for the commands that use it."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from minicaps import checkpoint, data
 from minicaps.backend import Device
+from minicaps.losses import LOSSES
 from minicaps.nn import Module
 from minicaps.training import load_model
 
@@ -28,6 +30,16 @@ class Run:
     def folder(self):
         return self.path.parent
 
+    @property
+    def input_shape(self):
+        """(C, H, W) of the pictures that it was trained on."""
+        return tuple(self.model.config["input_shape"])
+
+    @property
+    def dtype(self):
+        """Of its parameters: pictures must have the same."""
+        return self.model.parameters()[0].dtype
+
 
 def open_run(path, device) -> Run:
     """Open a run folder (its best epoch), or one checkpoint of it, on `device`.
@@ -43,19 +55,42 @@ def open_run(path, device) -> Run:
             )
     model = load_model(path, device).eval()
     _, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
-    pictures = meta["preprocessing"]
-    names = tuple(pictures["class_names"])
-    return Run(path, model, device, meta["options"], names, pictures.get("background"))
+    try:
+        pictures, options = meta["preprocessing"], _complete(meta["options"], model)
+        names = tuple(map(str, pictures["class_names"]))
+        if len(names) != meta["model"]["classes"]:
+            raise ValueError(f"{len(names)} names for {meta['model']['classes']} classes")
+        return Run(path, model, device, options, names, pictures.get("background"))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise checkpoint.CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
 
 
-def dataset(run: Run, source=None, folder=None) -> data.Dataset:
+def _complete(options, model):
+    """The options of a run with those that older ones do not have. Raises for what is no such."""
+    options = {"data_dir": None, "size": None, "limit": None, **options}
+    options["loss"] = options.get("loss") or model.loss
+    if missing := {"data", "seed", "validation"} - options.keys():
+        raise KeyError(*sorted(missing))
+    if options["loss"] not in LOSSES:
+        raise ValueError(f"unknown loss {options['loss']!r}")
+    os.fspath(options["data"])  # TypeError for what is no path
+    return options
+
+
+def dataset(run: Run, source=None, folder=None, *, test_only=False) -> data.Dataset:
     """The data that a run was trained on, split as it was then; or another `source`, fitted to the
-    network's pictures."""
+    network's pictures.
+
+    test_only: the training pictures are not needed; of a named data set there is one then.
+    """
     o = run.options
-    other = source is not None and source != o["data"]
+    source = source or o["data"]
+    other, named = source != o["data"], source in data.NAMES
+    limit = None if other else o["limit"]
     return data.load(
-        source or o["data"],
+        source,
         folder=folder if folder or other else o["data_dir"],
+        limit=1 if test_only and named else limit,
         seed=o["seed"],
-        size=run.model.input_shape[1:] if other else o.get("size"),
+        size=run.input_shape[1:] if other else o["size"],
     )

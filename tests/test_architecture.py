@@ -21,13 +21,13 @@ ROOMS = (
     ("routing",),
     ("nn",),
     ("models", "optim", "checkpoint"),
-    ("data", "plotting", "allocator", "losses", "diagnosis", "lock", "machine"),
+    ("data", "plotting", "allocator", "losses", "diagnosis", "lock", "machine", "scores"),
     ("training",),
     ("command", "runs", "display"),
-    ("options", "estimate"),
+    ("options", "estimate", "samples"),
     ("session",),
     ("repeat",),
-    ("train", "bench"),
+    ("train", "evaluate", "bench"),
     ("__main__",),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

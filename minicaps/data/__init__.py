@@ -11,6 +11,7 @@ from dataclasses import replace
 from minicaps.data import own, sources
 from minicaps.data import strokes as drawn
 from minicaps.data.dataset import DataError, Dataset, Split
+from minicaps.data.pictures import Target
 
 __all__ = ["NAMES", "DataError", "Dataset", "Split", "load"]
 
@@ -49,7 +50,7 @@ def load(name: str, *, folder=None, limit: int | None = None, seed: int = 0, siz
             f"unknown data set {name!r}: choose from {', '.join(NAMES)}, or give the path of your"
             " own; there is none of this name"
         )
-    parts = {part: own.fitted(getattr(dataset, part), size) for part in ("train", "test")}
+    parts = {part: own.fitted(getattr(dataset, part), Target(size)) for part in ("train", "test")}
     return replace(dataset, **parts)
 
 

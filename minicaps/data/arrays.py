@@ -142,16 +142,7 @@ def names_of_classes(labels, names, where):
     present = np.unique(labels)
     classes = int(present[-1]) + 1
     if names is not None:
-        if names.ndim != 1 or names.dtype.kind not in "US":
-            raise DataError(
-                f"class_names in {where} are {names.dtype} {names.shape}: expected one row of text"
-            )
-        names = [n.decode("utf-8", "replace") if isinstance(n, bytes) else str(n) for n in names]
-        if classes > len(names) or len(set(names)) < len(names):
-            raise DataError(
-                f"{where} has labels up to {classes - 1} and the class names {', '.join(names)}:"
-                " expected one name, its own, for each class"
-            )
+        names = _texts(names, classes, where)
         classes = len(names)
     if classes > len(present):
         expected = np.arange(len(present))
@@ -166,3 +157,35 @@ def names_of_classes(labels, names, where):
     if classes < 2:
         raise DataError(f"{where} has one class only: a classifier needs at least 2")
     return tuple(names or map(str, range(classes)))
+
+
+def labels_of_network(labels, names, where, target):
+    """Labels (n,) in the numbers of the trained network that `target` is for, by the names of their
+    classes; for None they are its numbers already."""
+    highest, known = int(labels.max()), target.classes
+    if names is None:
+        if highest >= len(known):
+            raise DataError(
+                f"{where} has label {highest}, but the network knows {len(known)} classes,"
+                f" 0 to {len(known) - 1}: {', '.join(known)}"
+            )
+        return labels
+    names, present = _texts(names, highest + 1, where), np.unique(labels)
+    numbers = np.zeros(len(names), np.int64)
+    numbers[present] = target.numbers([names[k] for k in present], where)
+    return numbers[labels]
+
+
+def _texts(names, classes, where):
+    """Stored names as a list of str, each once, at least one for each class."""
+    if names.ndim != 1 or names.dtype.kind not in "US":
+        raise DataError(
+            f"class_names in {where} are {names.dtype} {names.shape}: expected one row of text"
+        )
+    names = [n.decode("utf-8", "replace") if isinstance(n, bytes) else str(n) for n in names]
+    if classes > len(names) or len(set(names)) < len(names):
+        raise DataError(
+            f"{where} has labels up to {classes - 1} and the class names {', '.join(names)}:"
+            " expected one name, its own, for each class"
+        )
+    return names

@@ -7,6 +7,7 @@ passed over in silence.
 import os
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +16,20 @@ from minicaps.data.arrays import (
     channels_first,
     class_numbers,
     in_unit_range,
+    labels_of_network,
     names_of_classes,
     read_npz,
 )
 from minicaps.data.dataset import DataError, Dataset, Split, draw_by_class, generator
 from minicaps.data.idx import read_idx
-from minicaps.data.pictures import fit, picture_size, read_picture
+from minicaps.data.pictures import Target, picture_size, read_picture
 
 TEST_SHARE = 0.2  # of the pictures, where the data does not say which are for testing
 SMALLEST_CLASS = 3  # pictures: one each for training, validation and test
 DARK = 1 / 16  # of white; brighter pictures are expected. Numbers of 12 bits in 16 stay below
 JUNK = ("thumbs.db", "desktop.ini", "__macosx")  # left by file managers, like names with a dot
 SHOWN = 5  # of many files, so many are named
+AS_IT_IS = Target()
 
 
 def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset:
@@ -41,7 +44,7 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
     Raises `DataError` for data that cannot be used, ValueError for a limit that does not fit.
     """
     path = Path(path)
-    parts, class_names, notes = read(path, size)
+    parts, class_names, notes = read(path, Target(size))
     if len(parts) == 1:
         parts = _cut_test(parts[0], class_names, seed, path)
     train, test = parts
@@ -57,17 +60,20 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
     )
 
 
-def read(path, size=None) -> tuple[list[Split], tuple[str, ...], tuple[str, ...]]:
-    """All pictures at a path: one `Split`, or training and test where the data says so; the names
-    of the classes; and notes for the user."""
+def read(path, target=AS_IT_IS) -> tuple[list[Split], tuple[str, ...], tuple[str, ...]]:
+    """All pictures at a path, as the `Target` wants them: one `Split`, or training and test where
+    the data says so; the names of the classes; and notes for the user.
+
+    Where the target names the classes, one of them is enough, and they are numbered as there.
+    """
     path = Path(path)
     if not path.is_dir():
-        return _read_npz(path, size)
+        return _read_npz(path, target)
     entries, hidden = _entries(path)
     folders = any(entry.is_dir() for entry in entries)
     if not folders and any(_part(entry) for entry in entries):
-        return _read_idx(path, entries, hidden, size)
-    return _read_folders(path, entries, hidden, size)
+        return _read_idx(path, entries, hidden, target)
+    return _read_folders(path, entries, hidden, target)
 
 
 def _cut_test(whole, class_names, seed, path):
@@ -95,15 +101,15 @@ def _limited(train, limit, classes, seed, path):
 # ---- a folder for each class
 
 
-def _read_folders(root, entries, hidden, size):
-    files, class_names, hidden_inside = _listing(root, entries)
+def _read_folders(root, entries, hidden, target):
+    files, class_names, hidden_inside = _listing(root, entries, target)
     names = [name for name, _ in files]
-    if size is None:
-        size = _common_size(root, names)
-    _check_memory(len(names), 3, size)
-    pictures = _each(root, names, "reading", lambda path: fit(read_picture(path), size))
+    if target.size is None:
+        target = replace(target, size=_common_size(root, names))
+    _check_memory(len(names), target.channels or 3, target.size)
+    pictures = _each(root, names, "reading", lambda path: target.fit(read_picture(path)))
     channels = max(len(picture) for picture in pictures)
-    images = np.empty((len(pictures), channels, *size), dtype=np.float32)
+    images = np.empty((len(pictures), channels, *target.size), dtype=np.float32)
     grey = sum(len(picture) < channels for picture in pictures)
     for k, picture in enumerate(pictures):
         images[k] = picture  # grey among colours is repeated by broadcasting
@@ -123,7 +129,7 @@ def _read_folders(root, entries, hidden, size):
     return [Split(images, labels, names=np.array(names))], class_names, tuple(notes)
 
 
-def _listing(root, entries):
+def _listing(root, entries, target):
     """The files of all classes as (relative name, label), the names of the classes, and what is
     hidden in their folders."""
     loose = [entry.name for entry in entries if not entry.is_dir()]
@@ -133,15 +139,17 @@ def _listing(root, entries):
             f" folder of its class ({root}/CLASS/), or elsewhere"
         )
     class_names = [entry.name for entry in entries]
-    if len(class_names) < 2:
+    if len(class_names) < (least := 1 if target.classes else 2):
         raise DataError(
-            f"{root} has {len(class_names)} class folder(s): a classifier needs at least 2, each"
-            " with the pictures of its class"
+            f"{root} has {len(class_names)} class folder(s): a classifier needs at least {least},"
+            " each with the pictures of its class"
         )
     if all(name.isdecimal() for name in class_names):
         class_names.sort(key=int)
     files, hidden = [], []
-    for label, name in enumerate(_printable(class_names, root)):
+    class_names = _printable(class_names, root)
+    numbers = target.numbers(class_names, root) if target.classes else range(len(class_names))
+    for label, name in zip(numbers, class_names, strict=True):
         inside, hidden_inside = _entries(root / name)
         hidden += [f"{name}/{entry}" for entry in hidden_inside]
         folders = [entry.name for entry in inside if entry.is_dir()]
@@ -153,7 +161,7 @@ def _listing(root, entries):
         if not inside:
             raise DataError(f"{root / name} has no pictures: fill the folder, or remove it")
         files += [(f"{name}/{entry.name}", label) for entry in inside]
-    return files, tuple(class_names), hidden
+    return files, target.classes or tuple(class_names), hidden
 
 
 def _entries(folder):
@@ -215,34 +223,39 @@ def _check_memory(count, channels, size):
 # ---- arrays
 
 
-def _read_npz(path, size):
+def _read_npz(path, target):
     images, labels, class_names, notes = read_npz(path)
-    split, more = _from_arrays(images, labels, f"images in {path}", f"labels in {path}", size)
+    split, more = _from_arrays(images, labels, f"images in {path}", f"labels in {path}", target)
+    if target.classes:
+        labels = labels_of_network(split.labels, class_names, path, target)
+        return [replace(split, labels=labels)], target.classes, (*notes, *more)
     class_names = names_of_classes(split.labels, class_names, path)
     return [split], _printable(class_names, path), (*notes, *more)
 
 
-def _from_arrays(images, labels, images_from, labels_from, size):
+def _from_arrays(images, labels, images_from, labels_from, target):
     images, layout = channels_first(images, images_from)
     labels = class_numbers(labels, len(images), labels_from)
     images, scale = in_unit_range(images, images_from)
-    split = fitted(Split(images, labels, names=np.arange(len(labels))), size)
+    split = fitted(Split(images, labels, names=np.arange(len(labels))), target)
     return split, (f"{images_from}: {layout}, {scale}",)
 
 
-def fitted(split: Split, size) -> Split:
-    """A split whose pictures are fitted to `size` (height, width), or as it is for None. Poses are
-    in pixels of the old pictures, and go."""
-    if size is None:
+def fitted(split: Split, target: Target) -> Split:
+    """A split whose pictures are as `target` wants them: itself if they are. Poses are in pixels of
+    the old pictures, and go."""
+    old = split.images.shape[1:]
+    new = (target.channels or old[0], *(target.size or old[1:]))
+    if new == old and not target.invert:
         return split
-    _check_memory(len(split), split.images.shape[1], size)
-    images = np.empty((*split.images.shape[:2], *size), dtype=np.float32)
+    _check_memory(len(split), new[0], new[1:])
+    images = np.empty((len(split), *new), dtype=np.float32)
     for k, image in enumerate(split.images):
-        images[k] = fit(image, size)
+        images[k] = target.fit(image)
     return Split(images, split.labels, names=split.names)
 
 
-def _read_idx(root, entries, hidden, size):
+def _read_idx(root, entries, hidden, target):
     found = {}
     for entry in entries:
         part = _part(entry)
@@ -258,12 +271,16 @@ def _read_idx(root, entries, hidden, size):
         if missing := {"images", "labels"} - {kind for part, kind in found if part == name}:
             raise DataError(f"{root} has no IDX file of the {name} {' and '.join(sorted(missing))}")
         images, labels = found[name, "images"], found[name, "labels"]
-        split, more = _from_arrays(read_idx(images), read_idx(labels), images, labels, size)
+        split, more = _from_arrays(read_idx(images), read_idx(labels), images, labels, target)
         parts.append(split)
         notes += more
     shapes = [part.images.shape[1:] for part in parts]
     if shapes[0] != shapes[1]:
         raise DataError(f"the pictures of {root} differ: training {shapes[0]}, test {shapes[1]}")
+    if target.classes:
+        for name, part in zip(("train", "test"), parts, strict=True):
+            labels_of_network(part.labels, None, found[name, "labels"], target)
+        return parts, target.classes, notes
     class_names = names_of_classes(parts[0].labels, None, found["train", "labels"])
     if (highest := parts[1].labels.max()) >= len(class_names):
         raise DataError(

@@ -4,12 +4,41 @@ import argparse
 import os
 import re
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
 from minicaps.data.dataset import DataError
 
 LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # of R, G, B: ITU-R BT.601
+
+
+@dataclass(frozen=True)
+class Target:
+    """What pictures are made to be, for all networks or for one that is trained.
+
+    size (height, width) and channels (1 or 3): None leaves those that a picture has. invert: light
+    becomes dark. classes: the names that a network knows; None takes those of the data.
+    """
+
+    size: tuple[int, int] | None = None
+    channels: int | None = None
+    invert: bool = False
+    classes: tuple[str, ...] | None = None
+
+    def fit(self, picture) -> np.ndarray:
+        """A picture (C, H, W) in [0, 1] as it should be."""
+        picture = 1 - picture if self.invert else picture
+        return fit(picture, self.size or picture.shape[1:], self.channels)
+
+    def numbers(self, names, where) -> list[int]:
+        """The network's numbers of the classes called `names`; `DataError` for unknown ones."""
+        if unknown := [name for name in names if name not in self.classes]:
+            raise DataError(
+                f"{where} has the classes {', '.join(map(repr, unknown))}, but the network knows"
+                f" {', '.join(self.classes)}: rename them, or leave them out"
+            )
+        return [self.classes.index(name) for name in names]
 
 
 def read_picture(path) -> np.ndarray:

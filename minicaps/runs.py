@@ -14,6 +14,7 @@ class Run:
     """A trained model, ready to answer, and where it comes from.
 
     path: its checkpoint. options: those it was trained with. class_names: one for each class.
+    background: that of the training pictures, "dark", "light" or "mixed"; None in older files.
     """
 
     path: Path
@@ -21,10 +22,16 @@ class Run:
     device: Device
     options: dict
     class_names: tuple[str, ...]
+    background: str | None
 
     @property
     def folder(self):
         return self.path.parent
+
+    @property
+    def input_shape(self):
+        """(C, H, W) of the pictures that the model was trained on."""
+        return tuple(self.model.config["input_shape"])
 
 
 def open_run(path, device) -> Run:
@@ -41,8 +48,9 @@ def open_run(path, device) -> Run:
             )
     model = load_model(path, device).eval()
     _, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
-    names = tuple(meta["preprocessing"]["class_names"])
-    return Run(path, model, device, meta["options"], names)
+    preprocessing = meta["preprocessing"]
+    names = tuple(preprocessing["class_names"])
+    return Run(path, model, device, meta["options"], names, preprocessing.get("background"))
 
 
 def dataset(run: Run, source=None, folder=None) -> data.Dataset:
@@ -54,5 +62,5 @@ def dataset(run: Run, source=None, folder=None) -> data.Dataset:
         source or o["data"],
         folder=folder if folder or other else o["data_dir"],
         seed=o["seed"],
-        size=run.model.input_shape[1:] if other else o.get("size"),
+        size=run.input_shape[1:] if other else o.get("size"),
     )

@@ -17,6 +17,7 @@ import numpy as np
 
 from minicaps import checkpoint, models, ops, optim
 from minicaps.data.batches import batches, number_of_batches, resident
+from minicaps.data.pictures import background
 from minicaps.graph import no_grad
 from minicaps.losses import classification_loss, spread_margin
 from minicaps.tensor import Tensor
@@ -104,6 +105,7 @@ class Trainer:
             options["learning_rate"],
             weight_decay=options["weight_decay"],
         )
+        self.background = background(self.training.images)
         self.training = resident(self.training, device)
         self.validation = self.validation and resident(self.validation, device)
         self.batches = number_of_batches(len(self.training), options["batch_size"])
@@ -260,7 +262,11 @@ class Trainer:
         }
         meta = {
             "model": self.model.config,
-            "preprocessing": {"pixels": "[0, 1]", "class_names": list(self.data.class_names)},
+            "preprocessing": {
+                "pixels": "[0, 1]",
+                "class_names": list(self.data.class_names),
+                "background": self.background,
+            },
             "options": self.options,
             "progress": progress,
         }

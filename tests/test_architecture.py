@@ -23,9 +23,9 @@ ROOMS = (
     ("models", "optim"),
     ("data", "checkpoint", "plotting", "allocator", "losses"),
     ("training",),
-    ("command", "runs"),
+    ("command", "insight", "runs"),
     ("options",),
-    ("train", "bench"),
+    ("train", "predict", "plot", "bench"),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # What every network runs on, and what stands beside it: lines of code at most

@@ -93,6 +93,7 @@ def _channels_last(picture):
 
 
 SHADES = "cividis"  # light means more, in grey print too
+PALE = "#B8C4CC"
 SHOWN = 30  # bars that can be read
 LONGEST = 24  # letters of a name
 
@@ -118,12 +119,11 @@ def prediction(path, picture, ranking, score, headline, *, shares=None, drawn=No
 
 
 def _bars(axes, ranking, score):
-    """Scores from 0 to 1 as bars, the highest above; the answer has its own shade and hatch."""
+    """Scores from 0 to 1 as bars, the highest above."""
     names = [short(name) for name, _ in ranking[:SHOWN]]
     values = [value for _, value in ranking[:SHOWN]]
     places = range(len(values))
-    bars = axes.barh(places, values, color=BLUE)
-    bars[0].set(color=ORANGE, hatch="//", edgecolor="white")
+    axes.barh(places, values, color=[BLUE] + [PALE] * (len(values) - 1))
     axes.set_yticks(places, names, fontsize=min(10, 130 / len(values)))
     axes.invert_yaxis()
     axes.axvline(0.5, color=INK, linewidth=1, linestyle="--")
@@ -132,18 +132,18 @@ def _bars(axes, ranking, score):
     axes.set_title(f"Above 0.5: seen{more}", fontsize=10, color=INK)
 
 
-def _show_shares(figure, axes, shares, grid, equal, *, picture, title=None, high=None):
+def _show_shares(figure, axes, shares, grid, equal, *, picture, title=None, spread=0):
     """Draw the shares (rows, columns) that children send to a parent, where they look in a picture.
 
-    grid: `minicaps.models.sizes.ChildrenGrid`. equal: the share if a child sent the same to all.
-    high: the share drawn lightest.
+    grid: `minicaps.models.sizes.ChildrenGrid`. equal: the share if a child sent the same to all; it
+    is the middle of the shades, which reach as far as the shares do, and `spread` at least.
     """
+    spread = max(spread, abs(shares - equal).max(), equal / 10)
     rows, columns = shares.shape
     low, step = grid.first - grid.step / 2, grid.step
     extent = (low, low + step * columns, low + step * rows, low)
-    image = axes.imshow(
-        shares, cmap=SHADES, extent=extent, vmin=0, vmax=high or max(shares.max(), 2 * equal)
-    )
+    limits = {"vmin": equal - spread, "vmax": equal + spread}
+    image = axes.imshow(shares, cmap=SHADES, extent=extent, **limits)
     height, width = picture.shape[1:]
     ink = picture.mean(axis=0)
     if ink.min() < ink.max():
@@ -152,11 +152,9 @@ def _show_shares(figure, axes, shares, grid, equal, *, picture, title=None, high
         axes.contour(ink, [level], colors="black", linewidths=1)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=[], yticks=[])
     axes.set_aspect("equal")
-    axes.set_title(
-        title or f"Share sent to the answer (equal: {equal:.2g})", fontsize=10, color=INK
-    )
-    bar = figure.colorbar(image, ax=axes, shrink=0.75)
-    bar.ax.axhline(equal, color="white", linewidth=2)
+    axes.set_title(title or "Parts that vote for it: light", fontsize=10, color=INK)
+    bar = figure.colorbar(image, ax=axes, shrink=0.75, format="%.2g")
+    bar.set_ticks([equal - spread, equal, equal + spread])
 
 
 def _show_picture(axes, picture, title):
@@ -181,11 +179,11 @@ def couplings(path, picture, columns, entropies, most, grid):
     )
     axes = figure.subplots(n, len(columns), squeeze=False)
     for k, (name, maps, equal) in enumerate(columns):
-        high = max(maps.max(), 2 * equal)
+        spread = abs(maps - equal).max()
         for t in range(n):
             title = f"{short(name)}\n" if t == 0 else ""
             title += f"iteration {t + 1}: entropy {entropies[t]:.3f} of {most:.3f}"
-            shown = {"picture": picture, "title": title, "high": high}
+            shown = {"picture": picture, "title": title, "spread": spread}
             _show_shares(figure, axes[t, k], maps[t], grid, equal, **shown)
     _save(figure, path)
 

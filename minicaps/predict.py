@@ -14,6 +14,7 @@ from minicaps.data.pictures import file_names, fit, has_light_border, read_pictu
 
 NAME = "minicaps.predict"
 SEEN = 0.5  # a class with a higher score is there
+NAMED = 3  # of the classes seen
 BAR = 40  # characters of a score of 1
 ABOUT = """\
 Classify pictures of any size, grey or in colour, by a trained network: print the
@@ -169,9 +170,10 @@ def _doubt(run, scores):
         what, values = "share", {name: value / total for name, value in scores.items()}
     seen = [name for name, value in values.items() if value > SEEN]
     if not seen:
-        return f"none of the classes is seen (no {what} above {SEEN})"
+        return f"none of the classes is seen (no {what} is above {SEEN})"
     if len(seen) > 1:
-        return f"{', '.join(seen[:-1])} and {seen[-1]} are seen (a {what} above {SEEN})"
+        more = f" and {len(seen) - NAMED} more" if len(seen) > NAMED else ""
+        return f"several classes are seen ({what} above {SEEN}): {', '.join(seen[:NAMED])}{more}"
     return None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from minicaps import data, insight, plotting, runs
 from minicaps.backend import choose_device
 from minicaps.command import data_source, fail, guarded, number, start
+from minicaps.plotting import short
 
 NAME = "minicaps.plot"
 OFFSETS = np.linspace(-0.25, 0.25, 11)  # Sabour et al. 2017, figure 4
@@ -37,8 +38,7 @@ class Unavailable(Exception):
 
 def main(arguments=None):
     """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 130 Ctrl-C."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     return guarded(NAME, partial(_run, options))
 
 
@@ -146,10 +146,6 @@ class Shown:
     def view(self):
         return insight.view(self.run.model, self.picture)
 
-    @property
-    def name(self):
-        return f"test picture {self.index}, a {self.run.class_names[self.label]}"
-
 
 def _curves(shown, path):
     rows = shown.run.folder / "metrics.csv"
@@ -171,12 +167,8 @@ def _reconstructions(shown, path):
     chosen = test.take(np.unique(test.labels, return_index=True)[1])
     views = [insight.view(model, picture) for picture in chosen.images]
     drawn = [insight.reconstruction(model, view.poses, view.answer) for view in views]
-    labels, answers = ([names[k] for k in those] for those in (chosen.labels, _answers(views)))
+    labels, answers = [names[k] for k in chosen.labels], [names[view.answer] for view in views]
     plotting.reconstructions(chosen.images, np.array(drawn), labels, answers, path)
-
-
-def _answers(views):
-    return [view.answer for view in views]
 
 
 def _with_decoder(shown):
@@ -192,9 +184,9 @@ def _couplings(shown, path):
     view = shown.view
     parents = view.couplings[0].shape[1]
     first, second = view.ranking[:2]
-    columns = {f"answer: {names[first]}": first, f"second: {names[second]}": second}
+    columns = {f"answer: {short(names[first])}": first, f"second: {short(names[second])}": second}
     if parents > len(names):
-        columns["orphans: sent to no class"] = len(names)
+        columns["orphans, for no class"] = len(names)
     columns = [
         (title, np.array([insight.share_map(c, grid, parent) for c in view.couplings]), 1 / parents)
         for title, parent in columns.items()

@@ -95,6 +95,7 @@ def _channels_last(picture):
 SHADES = "cividis"  # light means more, in grey print too
 PALE = "#B8C4CC"
 SHOWN = 30  # bars that can be read
+ROWS = 5  # iterations
 LONGEST = 24  # letters of a name
 
 
@@ -168,9 +169,11 @@ def couplings(path, picture, columns, entropies, most, grid):
     """Draw where the children lie that choose a parent, iteration by iteration, a row for each.
 
     columns: [(title, maps, equal)], maps (iterations, rows, columns); entropies: of every
-    iteration, in nats, of at most `most`; grid: `minicaps.models.sizes.ChildrenGrid`.
+    iteration, in nats, of at most `most`; grid: `minicaps.models.sizes.ChildrenGrid`. Of many
+    iterations, `ROWS` are drawn, the first and the last among them.
     """
-    n = len(entropies)
+    drawn = np.unique(np.linspace(0, len(entropies) - 1, ROWS).round().astype(int))
+    n = len(drawn)
     figure = _figure(3.4 * len(columns) + 0.8, 2.9 * n + 0.8)
     figure.suptitle(
         "Couplings: lighter is a larger share for that capsule.\n"
@@ -180,11 +183,11 @@ def couplings(path, picture, columns, entropies, most, grid):
     axes = figure.subplots(n, len(columns), squeeze=False)
     for k, (name, maps, equal) in enumerate(columns):
         spread = abs(maps - equal).max()
-        for t in range(n):
-            title = f"{short(name)}\n" if t == 0 else ""
+        for row, t in enumerate(drawn):
+            title = "" if row else f"{name}\n"
             title += f"iteration {t + 1}: entropy {entropies[t]:.3f} of {most:.3f}"
             shown = {"picture": picture, "title": title, "spread": spread}
-            _show_shares(figure, axes[t, k], maps[t], grid, equal, **shown)
+            _show_shares(figure, axes[row, k], maps[t], grid, equal, **shown)
     _save(figure, path)
 
 

@@ -54,10 +54,10 @@ def _with_history(model, images):
     in one block, so its iterations come in their order."""
     history = []
     layer = getattr(model.classes, "routing", model.classes)
-    if getattr(layer, "logits", None) is not None or not hasattr(layer, "route"):
-        routed = model(images)  # learned couplings, or none: no iterations
+    route = getattr(layer, "route", None)
+    if route is None or getattr(layer, "logits", None) is not None:
+        routed = model(images)  # no couplings, or learned ones: no iterations
         return routed, [routed]
-    route = layer.route
     layer.route = partial(route, history=history)
     try:
         return model(images), history

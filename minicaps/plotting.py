@@ -139,12 +139,15 @@ def _show_shares(figure, axes, shares, grid, equal, *, picture, title=None, spre
     grid: `minicaps.models.sizes.ChildrenGrid`. equal: the share if a child sent the same to all; it
     is the middle of the shades, which reach as far as the shares do, and `spread` at least.
     """
+    from matplotlib.colors import TwoSlopeNorm
+
     spread = max(spread, abs(shares - equal).max(), equal / 10)
     rows, columns = shares.shape
     low, step = grid.first - grid.step / 2, grid.step
     extent = (low, low + step * columns, low + step * rows, low)
-    limits = {"vmin": equal - spread, "vmax": equal + spread}
-    image = axes.imshow(shares, cmap=SHADES, extent=extent, **limits)
+    ends = max(0, equal - spread), equal + spread
+    shades = TwoSlopeNorm(equal, *ends)
+    image = axes.imshow(shares, cmap=SHADES, extent=extent, norm=shades)
     height, width = picture.shape[1:]
     ink = picture.mean(axis=0)
     if ink.min() < ink.max():
@@ -155,7 +158,7 @@ def _show_shares(figure, axes, shares, grid, equal, *, picture, title=None, spre
     axes.set_aspect("equal")
     axes.set_title(title or "Parts that vote for it: light", fontsize=10, color=INK)
     bar = figure.colorbar(image, ax=axes, shrink=0.75, format="%.2g")
-    bar.set_ticks([equal - spread, equal, equal + spread])
+    bar.set_ticks([ends[0], equal, ends[1]])
 
 
 def _show_picture(axes, picture, title):

@@ -10,10 +10,11 @@ from minicaps import data, insight, plotting, runs
 from minicaps.backend import choose_device
 from minicaps.command import fail, guarded, start
 from minicaps.data.own import files_in
-from minicaps.data.pictures import file_names, fit, has_light_border, read_picture
+from minicaps.data.pictures import centre, file_names, fit, has_light_border, read_picture
 
 NAME = "minicaps.predict"
 SEEN = 0.5  # a class with a higher score is there
+CENTRED = ("mnist", "strokes")  # others need not have their ink in the middle
 NAMED = 3  # of the classes seen
 BAR = 40  # characters of a score of 1
 ABOUT = """\
@@ -57,6 +58,11 @@ def _parser():
         " pictures was dark, or the reverse (default: auto)"
     )
     group.add_argument("--invert", choices=["auto", "yes", "no"], default="auto", help=text)
+    text = (
+        "make the ink as large as MNIST's and move it to the middle; auto: if the network was"
+        " trained on mnist or strokes and the picture has another size (default: auto)"
+    )
+    group.add_argument("--centre", choices=["auto", "yes", "no"], default="auto", help=text)
     group = parser.add_argument_group("what comes out")
     text = "folder of the figures (default: RUN/predictions)"
     group.add_argument("--out", metavar="FOLDER", type=Path, help=text)
@@ -86,7 +92,7 @@ def _run(options):
         fail(NAME, f"{message}: pictures are not inverted; --invert yes inverts them")
     for file, figure in zip(files, figures, strict=True):
         try:
-            result = _predict(run, file, options.invert, figure)
+            result = _predict(run, file, options, figure)
         except data.DataError as error:
             code = fail(NAME, error)
             result = {"file": str(file), "error": str(error)}
@@ -132,15 +138,10 @@ def _writing(path, write):
         ) from error
 
 
-def _predict(run, file, invert, figure):
+def _predict(run, file, options, figure):
     """What the network says of a file, as a dictionary for JSON; draws the figure, if any."""
     picture = read_picture(file)
-    border = "light" if has_light_border(picture) else "dark"
-    inverted = invert == "yes" or (
-        invert == "auto" and run.background in ("dark", "light") and border != run.background
-    )
-    channels, *size = run.input_shape
-    shown = fit(1 - picture if inverted else picture, size, channels)
+    shown, changes = _prepared(run, picture, options)
     view = insight.view(run.model, shown)
     scores = {run.class_names[k]: float(view.scores[k]) for k in view.ranking}
     result = {
@@ -151,8 +152,7 @@ def _predict(run, file, invert, figure):
         "scores": scores,
         "size": list(picture.shape[1:]),
         "channels": len(picture),
-        "background": border,
-        "inverted": inverted,
+        **changes,
         "shown": list(run.input_shape),
         "blank": bool(picture.min() == picture.max()),
         "figure": figure and str(figure),
@@ -160,6 +160,27 @@ def _predict(run, file, invert, figure):
     if figure:
         _writing(figure, lambda: _draw(run, shown, view, result))
     return result
+
+
+def _prepared(run, picture, options):
+    """A picture as the network is to see it, and whether it was inverted and centred."""
+    channels, *size = run.input_shape
+    border = "light" if has_light_border(picture) else "dark"
+    inverted = options.invert == "yes" or (
+        options.invert == "auto" and run.background not in (border, "mixed", None)
+    )
+    other_size = list(picture.shape[1:]) != size
+    centred = options.centre == "yes" or (
+        options.centre == "auto" and run.options["data"] in CENTRED and other_size
+    )
+    picture = 1 - picture if inverted else picture
+    picture = fit(picture, picture.shape[1:], channels)
+    if centred:
+        dark_ink = (border == "light") != inverted
+        shown = 1 - centre(1 - picture, size) if dark_ink else centre(picture, size)
+    else:
+        shown = fit(picture, size)
+    return shown, {"border": border, "inverted": inverted, "centred": centred}
 
 
 def _doubt(run, scores):
@@ -198,11 +219,13 @@ def _what_was_done(result):
     (height, width), (channels, *size) = result["size"], result["shown"]
     steps = [f"{height}×{width} pixels, {'grey' if result['channels'] == 1 else 'colour'}"]
     if result["blank"]:
-        steps.append("all alike: there is nothing to see (was it drawn on a transparent ground?)")
+        steps.append("all alike: nothing to see (if its ground is transparent, save it on white)")
     if result["inverted"]:
-        steps.append(f"inverted (its border was {result['background']})")
+        steps.append(f"inverted (its border was {result['border']})")
     if channels != result["channels"]:
         steps.append("made grey" if channels == 1 else "grey in all colours")
+    if result["centred"]:
+        steps.append("ink centred as in MNIST")
     if [height, width] != size:
         steps.append(f"fitted to {size[0]}×{size[1]}")
     return ", ".join(steps)

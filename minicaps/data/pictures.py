@@ -10,6 +10,8 @@ import numpy as np
 
 from minicaps.data.dataset import DataError
 
+INNER = 20 / 28  # of a side, for the ink of MNIST's digits
+INK = 0.2  # of the lightest pixel
 LOOKED_AT = 500  # pictures, for their background
 LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # of R, G, B: ITU-R BT.601
 
@@ -66,6 +68,31 @@ def fit(picture, size, channels=None) -> np.ndarray:
         resized = Image.fromarray(channel).resize((columns, rows), Image.Resampling.BILINEAR)
         plane[top : top + rows, left : left + columns] = np.clip(resized, 0, 1)
     return fitted
+
+
+def centre(picture, size) -> np.ndarray:
+    """A picture (C, H, W), light on dark, fitted to `size` (height, width) as MNIST's were made:
+    its ink as large as fits `INNER` of the size, and the ink's centre of mass in the middle.
+
+    LeCun, Bottou, Bengio and Haffner 1998, section III A. What is lighter than `INK` of the
+    lightest is ink; a picture without any is fitted as it is.
+    """
+    light = picture.mean(axis=0)
+    lit = light > INK * light.max()
+    if not lit.any():
+        return fit(picture, size)
+    rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
+    inner = [max(1, round(INNER * side)) for side in size]
+    ink = fit(picture[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], inner)
+    centred = np.zeros((len(ink), *size), dtype=np.float32)
+    mass = ink.mean(axis=0)
+    places = []
+    for axis, (side, length) in enumerate(zip(size, inner, strict=True)):
+        middle = np.arange(length) @ mass.sum(axis=1 - axis) / mass.sum()
+        start = min(max(round((side - 1) / 2 - middle), 0), side - length)
+        places.append(slice(start, start + length))
+    centred[:, *places] = ink
+    return centred
 
 
 def background(images) -> str:

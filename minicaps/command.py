@@ -35,10 +35,6 @@ def usage():
         raise WrongUsage(str(error)) from error
 
 
-class WrongUsage(Exception):
-    """Options that make no sense for this data or this run; for the parser to refuse."""
-
-
 def start(main):
     """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter.
 

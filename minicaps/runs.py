@@ -16,7 +16,7 @@ class Run:
     """A trained model, ready to answer, and where it comes from.
 
     path: its checkpoint. options: those it was trained with. class_names: one for each class.
-    background: of the training pictures, "dark" or "light"; None if that was not noted.
+    background: that of the training pictures, "dark", "light" or "mixed"; None in older files.
     """
 
     path: Path

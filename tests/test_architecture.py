@@ -23,11 +23,11 @@ ROOMS = (
     ("models", "optim", "checkpoint"),
     ("data", "plotting", "allocator", "losses", "diagnosis", "lock", "machine", "scores"),
     ("training",),
-    ("command", "runs", "display"),
+    ("command", "runs", "display", "insight"),
     ("options", "estimate", "samples"),
     ("session",),
     ("repeat",),
-    ("train", "evaluate", "bench"),
+    ("train", "evaluate", "predict", "plot", "bench"),
     ("__main__",),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

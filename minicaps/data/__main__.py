@@ -9,14 +9,14 @@ import numpy as np
 
 from minicaps.command import start
 from minicaps.data import NAMES, DataError, baselines, load, sources, strokes
-from minicaps.data.pictures import parse_size
+from minicaps.data.pictures import file_names, parse_size, write_picture
 from minicaps.data.sheet import contact_sheet
 
 ABOUT = {
     "strokes": "digits drawn from skeletons, with known poses",
     **{name: source.title for name, source in sources.SOURCES.items()},
 }
-COMMANDS = ("list", "fetch", *NAMES, "PATH")
+COMMANDS = ("list", "fetch", "export", *NAMES, "PATH")
 NEIGHBOURS = 5000  # training samples that 1-nearest-neighbour may look at
 
 
@@ -68,6 +68,17 @@ def _parser():
         "name", choices=tuple(sources.SOURCES), metavar="NAME", help=" or ".join(sources.SOURCES)
     )
     command.set_defaults(run=_fetch)
+
+    command = commands.add_parser(
+        "export",
+        parents=[folder],
+        help="write a test picture of each class as PNG, to try minicaps.predict",
+        description="Write the first test picture of each class as FOLDER/CLASS.png.",
+    )
+    text = f"{', '.join(NAMES)}, or the path of pictures of your own"
+    command.add_argument("name", type=_name_or_path, metavar="DATA", help=text)
+    command.add_argument("to", type=Path, metavar="FOLDER", help="a new folder, or an empty one")
+    command.set_defaults(run=_export)
 
     for name in NAMES:
         about = ABOUT[name]
@@ -131,6 +142,10 @@ def _path(text):
     return Path(text)
 
 
+def _name_or_path(text):
+    return text if text in NAMES else str(_path(text).absolute())
+
+
 def _seed(text):
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"a seed is an integer from 0, got {text!r}")
@@ -169,6 +184,19 @@ def _fetch(options):
     load(options.name, folder=options.data_dir)
     for file in sources.SOURCES[options.name].md5:
         print(f"{sources.find(options.name, file, options.data_dir)}: checked")
+
+
+def _export(options):
+    data = load(options.name, folder=options.data_dir)
+    if len(data.test.images[0]) not in (1, 3):
+        raise DataError(f"{data.name} has {len(data.test.images[0])} channels, a PNG has 1 or 3")
+    options.to.mkdir(parents=True, exist_ok=True)
+    if any(options.to.iterdir()):
+        raise DataError(f"{options.to} is not empty: name a new folder")
+    labels, firsts = np.unique(data.test.labels, return_index=True)
+    for name, k in zip(file_names(data.class_names[n] for n in labels), firsts, strict=True):
+        write_picture(options.to / f"{name}.png", data.test.images[k])
+    print(f"{len(labels)} test pictures, one of each class: {options.to}")
 
 
 def _show(options):

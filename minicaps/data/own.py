@@ -174,6 +174,17 @@ def _entries(folder):
     return [p for p in paths if p not in set(hidden)], [p.name for p in hidden]
 
 
+def files_in(folder) -> list[Path]:
+    """The files right in a folder, sorted by name, without hidden ones; `DataError` if none."""
+    inside, _ = _entries(Path(folder))
+    files = [path for path in inside if not path.is_dir()]
+    if not files:
+        folders = [path.name for path in inside]
+        holds = f", only folders: {_some(folders)}; name one of them" if folders else ""
+        raise DataError(f"{folder} has no pictures right in it{holds}")
+    return files
+
+
 def _each(root, names, verb, function):
     """function(path) for all files, with a bar if it takes time; all faults in one `DataError`."""
     from tqdm import tqdm

@@ -1,6 +1,7 @@
 """Pictures from files, grey or colour, as float32 in [0, 1]; and how they fit a network's size."""
 
 import argparse
+import itertools
 import os
 import re
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ import numpy as np
 
 from minicaps.data.dataset import DataError
 
+INNER = 20 / 28  # of a side, for the ink of MNIST's digits
+INK = 0.2  # of the lightest pixel
+LOOKED_AT = 500  # pictures, for their background
 LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # of R, G, B: ITU-R BT.601
 
 
@@ -95,12 +99,82 @@ def fit(picture, size, channels=None) -> np.ndarray:
     return fitted
 
 
+def centre(picture, size) -> np.ndarray:
+    """A picture (C, H, W), light on dark, fitted to `size` (height, width) as MNIST's were made:
+    its ink as large as fits `INNER` of the size, and the ink's centre of mass in the middle.
+
+    LeCun, Bottou, Bengio and Haffner 1998, section III A. What is lighter than `INK` of the
+    lightest is ink; a picture without any is fitted as it is.
+    """
+    light = picture.mean(axis=0)
+    lit = light > INK * light.max()
+    if not lit.any():
+        return fit(picture, size)
+    rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
+    inner = [max(1, round(INNER * side)) for side in size]
+    ink = fit(picture[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], inner)
+    centred = np.zeros((len(ink), *size), dtype=np.float32)
+    mass = ink.mean(axis=0)
+    places = []
+    for axis, (side, length) in enumerate(zip(size, inner, strict=True)):
+        middle = np.arange(length) @ mass.sum(axis=1 - axis) / mass.sum()
+        start = min(max(round((side - 1) / 2 - middle), 0), side - length)
+        places.append(slice(start, start + length))
+    centred[:, *places] = ink
+    return centred
+
+
 def background(images) -> str:
-    """What pictures (n, C, H, W) in [0, 1] are drawn on, "dark" or "light": by the median of the
-    pixels along their borders."""
-    rows, columns = images[:, :, [0, -1]], images[:, :, 1:-1, [0, -1]]
-    median = np.median(np.concatenate([rows.reshape(-1), columns.reshape(-1)]))
-    return "dark" if median < 0.5 else "light"
+    """Whether pictures (n, C, H, W) in [0, 1] are light on "dark" or dark on "light", by the median
+    of the border of each; "mixed" if more than a tenth differ from the others.
+
+    The zeros that `fit` puts around are left out. Of many pictures, some `LOOKED_AT` are looked at.
+    """
+    some = images[:: max(1, len(images) // LOOKED_AT)]
+    light = np.mean([has_light_border(_without_bars(image)) for image in some])
+    if 0.1 < light < 0.9:
+        return "mixed"
+    return "light" if light > 0.5 else "dark"
+
+
+def has_light_border(picture) -> bool:
+    """Tell whether the median of the border of a picture (C, H, W) in [0, 1] is nearer to white."""
+    edges = picture[:, 0], picture[:, -1], picture[:, :, 0], picture[:, :, -1]
+    return np.median(np.concatenate(edges, axis=1)) >= 0.5
+
+
+def _without_bars(image):
+    """An image (C, H, W) without the rows, or the columns, of zeros that `fit` puts at its ends."""
+    for lines in (1, 2):
+        lit = np.flatnonzero(image.any(axis=(0, 3 - lines)))
+        if lit.size and lit[-1] - lit[0] + 1 < image.shape[lines]:
+            across = np.flatnonzero(image.any(axis=(0, lines)))
+            if across.size == image.shape[3 - lines]:
+                return image.take(range(lit[0], lit[-1] + 1), axis=lines)
+    return image
+
+
+def write_picture(path, picture):
+    """Write a picture (1 or 3, H, W) in [0, 1] as PNG, in bytes."""
+    from PIL import Image
+
+    pixels = np.rint(picture * 255).astype(np.uint8)
+    Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(path)
+
+
+def file_names(names) -> list[str]:
+    """The names, made different from each other and such as files may have; no endings."""
+    taken, chosen = set(), []
+    for name in names:
+        plain = re.sub(r'[\0-\x1f/\\:*?"<>|]', "_", name).lstrip(".") or "_"
+        unique = plain
+        for k in itertools.count(2):
+            if unique.casefold() not in taken:
+                break
+            unique = f"{plain}-{k}"
+        taken.add(unique.casefold())
+        chosen.append(unique)
+    return chosen
 
 
 def parse_size(text):

@@ -29,8 +29,10 @@ def build(name, input_shape, classes, **options):
     """Make the network `name` for images of `input_shape` (C, H, W) and a number of classes.
 
     The names are the keys of `MODELS`, the options those of the network's class; `config` of the
-    result has all that is needed to build it again. Raises ValueError for what does not exist or
-    does not fit.
+    result has all that is needed to build it again. Every class says its usual `loss`, whether its
+    activations are `logits`, what they are called (`score`), and in `children_grid`, or None, where
+    the children of the class capsules lie (`minicaps.models.sizes.ChildrenGrid`). Raises ValueError
+    for what does not exist or does not fit.
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r}: choose {', '.join(MODELS)}")

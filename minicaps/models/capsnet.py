@@ -3,7 +3,7 @@
 import numpy as np
 
 from minicaps import ops
-from minicaps.models.sizes import check_images, grid, sizes_of
+from minicaps.models.sizes import check_images, children_grid, sizes_of
 from minicaps.nn import Conv2d, Decoder, DenseCaps, Module, PrimaryCaps
 
 # Convolutions (channels, kernel, stride), primary capsules (types, size, kernel, stride),
@@ -34,7 +34,7 @@ class CapsNet(Module):
     `minicaps.nn.Routing`; None is the routing's default.
     """
 
-    loss, logits = "margin", False
+    loss, logits, score = "margin", False, "length"
 
     def __init__(
         self,
@@ -56,7 +56,9 @@ class CapsNet(Module):
         rng = np.random.default_rng(seed)
         channels, *image = input_shape
         types, size, kernel, stride = sizes["primary"]
-        p, q = grid(image, [c[1:] for c in sizes["convolutions"]] + [(kernel, stride)])
+        layers = [c[1:] for c in sizes["convolutions"]] + [(kernel, stride)]
+        self.children_grid = children_grid(image, layers, types)
+        p, q = self.children_grid[:2]
         self.convolutions = []
         for width, side, step in sizes["convolutions"]:
             self.convolutions.append(Conv2d((channels, width), side, rng, stride=step))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from minicaps import ops
-from minicaps.models.sizes import check_images, grid
+from minicaps.models.sizes import check_images, children_grid, grid
 from minicaps.nn import BatchNorm2d, Conv2d, Dropout, Linear, Module, SharedCaps
 from minicaps.nn.capsules import group_channels
 from minicaps.routing import Routed
@@ -54,7 +54,7 @@ class CapsuleCNN(Module):
     routing and its options: see `minicaps.nn.Routing`; the update is "spherical" by default.
     """
 
-    loss, logits = "margin", False
+    loss, logits, score = "margin", False, "length"
 
     def __init__(
         self,
@@ -71,7 +71,8 @@ class CapsuleCNN(Module):
         seed=0,
     ):
         rng = np.random.default_rng(seed)
-        p, q = grid(input_shape[1:], Features.LAYERS)
+        self.children_grid = children_grid(input_shape[1:], Features.LAYERS, types=1)
+        p, q = self.children_grid[:2]
         self.features = Features(input_shape[0], rng, batch_norm)
         if update is None and iterations != 1 and routing in ("agreement", "leaky"):
             update = "spherical"
@@ -99,7 +100,8 @@ class PoolingCNN(Module):
     probabilities of each class on its own (sigmoids); there are no poses and no couplings.
     """
 
-    loss, logits = "margin", False
+    loss, logits, score = "margin", False, "probability"
+    children_grid = None
 
     def __init__(self, input_shape, classes, *, batch_norm=False, seed=0):
         rng = np.random.default_rng(seed)
@@ -121,7 +123,8 @@ class BaselineCNN(Module):
     dropout: the share of the last hidden layer that is dropped in training.
     """
 
-    loss, logits = "cross-entropy", True
+    loss, logits, score = "cross-entropy", True, "probability"
+    children_grid = None
 
     def __init__(self, input_shape, classes, *, dropout=0.5, batch_norm=False, seed=0):
         rng, self.input_shape = np.random.default_rng(seed), tuple(input_shape)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from minicaps import ops
-from minicaps.models.sizes import grid, sizes_of
+from minicaps.models.sizes import children_grid, grid, sizes_of
 from minicaps.nn import BatchNorm2d, Conv2d, Module
 from minicaps.nn.matrix import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 
@@ -21,7 +21,7 @@ class MatrixCapsNet(Module):
     iterations, gradient, inverse_temperature, step: see `minicaps.routing.em`.
     """
 
-    loss, logits = "spread", False
+    loss, logits, score = "spread", False, "activation"
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class MatrixCapsNet(Module):
         seed=0,
     ):
         a, b, c, d = sizes_of(MATRIX_PRESETS, preset)
-        grid(input_shape[1:], LAYERS)
+        self.children_grid = children_grid(input_shape[1:], LAYERS, types=d)
         rng = np.random.default_rng(seed)
         options = {
             "iterations": iterations,

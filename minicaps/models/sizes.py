@@ -1,6 +1,22 @@
 """What networks ask before they are built, and of their images."""
 
+from typing import NamedTuple
+
 from minicaps.ops.shape import output_size
+
+
+class ChildrenGrid(NamedTuple):
+    """Where the children of the class capsules lie: `rows` × `columns` positions, `types` at each.
+
+    Children are ordered by row, column, type. Row (or column) k looks at pixels around
+    `first` + `step`·k, where 0 is the middle of the first pixel.
+    """
+
+    rows: int
+    columns: int
+    types: int
+    first: float
+    step: int
 
 
 def sizes_of(presets, name):
@@ -23,6 +39,15 @@ def grid(image, layers):
     for kernel, stride in layers:
         image = [output_size(n, kernel, stride) for n in image]
     return image
+
+
+def children_grid(image, layers, types) -> ChildrenGrid:
+    """The grid after layers of (kernel, stride) without padding, on images (H, W)."""
+    first, step = 0.0, 1
+    for kernel, stride in layers:
+        first += step * (kernel - 1) / 2
+        step *= stride
+    return ChildrenGrid(*grid(image, layers), types, first, step)
 
 
 def check_images(images, input_shape):

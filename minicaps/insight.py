@@ -1,0 +1,116 @@
+"""What a trained network says of one picture, and what lies in it: for pictures of it.
+
+Letters: I children, J parents (one more in leaky routing: the orphans), D numbers in a pose.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from minicaps import ops
+from minicaps.backend import array_module, to_host
+from minicaps.graph import no_grad
+from minicaps.nn import Conv2d
+from minicaps.tensor import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a network answers to a picture; arrays on the host.
+
+    scores: (J,), one for each class: lengths of capsules, activations or probabilities.
+    poses: (J, D), or None for a network without capsules.
+    couplings: of every iteration of the routing to the classes, (I, J); none without capsules.
+    """
+
+    scores: np.ndarray
+    poses: np.ndarray | None
+    couplings: tuple[np.ndarray, ...]
+
+    @property
+    def ranking(self):
+        """The classes, highest score first."""
+        return np.argsort(-self.scores, kind="stable")
+
+    @property
+    def answer(self):
+        return int(self.ranking[0])
+
+
+def view(model, picture) -> View:
+    """Show a model in evaluation a picture (C, H, W), and write down what it does."""
+    with no_grad():
+        routed, history = _with_history(model, _like_parameters(model, picture[None]))
+        scores = ops.softmax(routed.activations) if model.logits else routed.activations
+    if routed.poses is None:
+        return View(to_host(scores.data)[0], None, ())
+    couplings = tuple(to_host(each.couplings.data)[0] for each in history)
+    return View(to_host(scores.data)[0], to_host(routed.poses.data)[0], couplings)
+
+
+def _with_history(model, images):
+    """model(images), and the Routed of every iteration of its last routing. One picture is routed
+    in one block, so its iterations come in their order."""
+    history = []
+    layer = getattr(model.classes, "routing", model.classes)
+    route = getattr(layer, "route", None)
+    if route is None or getattr(layer, "logits", None) is not None:
+        routed = model(images)  # no couplings, or learned ones: no iterations
+        return routed, [routed]
+    layer.route = partial(route, history=history)
+    try:
+        return model(images), history
+    finally:
+        layer.route = route
+
+
+def _like_parameters(model, array):
+    """An array as a tensor of the dtype and on the device of the model's parameters."""
+    one = model.parameters()[0].data
+    return Tensor(array_module(one).asarray(array.astype(one.dtype)))
+
+
+def share_map(couplings, grid, parent):
+    """Mean share that the children at each position send to a parent: (rows, columns)."""
+    return couplings[:, parent].reshape(grid[:3]).mean(axis=2)
+
+
+def entropy(couplings):
+    """Mean over the children of −Σ_j c_ij ln c_ij, in nats: ln J when all shares are equal."""
+    c = couplings.astype(np.float64)
+    return float(-np.where(c > 0, c * np.log(np.where(c > 0, c, 1)), 0).sum(axis=1).mean())
+
+
+def reconstruction(model, poses, keep):
+    """What the decoder draws from one capsule of poses (J, D): (C, H, W); None without decoder."""
+    drawn = _drawn(model, poses[None], keep) if has_decoder(model) else None
+    return drawn if drawn is None else drawn[0]
+
+
+def sweep(model, poses, keep, offsets):
+    """What the decoder draws when one number of the capsule `keep` of poses (J, D) is moved:
+    (D, offsets, C, H, W)."""
+    size = poses.shape[1]
+    moved = np.broadcast_to(poses, (size, len(offsets), *poses.shape)).copy()
+    for d in range(size):
+        moved[d, :, keep, d] += offsets
+    drawn = _drawn(model, moved.reshape(-1, *poses.shape), keep)
+    return drawn.reshape(size, len(offsets), *drawn.shape[1:])
+
+
+def has_decoder(model):
+    return getattr(model, "decoder", None) is not None
+
+
+def _drawn(model, poses, keep):
+    with no_grad():
+        poses = _like_parameters(model, poses)
+        which = array_module(poses.data).full(len(poses), keep)
+        return to_host(model.reconstruct(poses, which).data)
+
+
+def first_kernels(model):
+    """The kernels of the first convolution, (O, C, K, K)."""
+    first = next(module for _, module in model.modules() if isinstance(module, Conv2d))
+    return to_host(first.weight.data)

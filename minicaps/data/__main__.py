@@ -80,6 +80,12 @@ def _parser():
     command.add_argument("to", type=Path, metavar="FOLDER", help="a new folder, or an empty one")
     command.set_defaults(run=_export)
 
+    _add_shown(commands, folder)
+    _add_own(commands)
+    return parser
+
+
+def _add_shown(commands, folder):
     for name in NAMES:
         about = ABOUT[name]
         command = commands.add_parser(
@@ -101,8 +107,6 @@ def _parser():
                 "--seed", type=_seed, default=0, help="which digits are drawn (default: 0)"
             )
             command.set_defaults(run=_show_strokes)
-    _add_own(commands)
-    return parser
 
 
 def _add_own(commands):

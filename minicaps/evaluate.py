@@ -62,6 +62,7 @@ def _run(parser, options, command):
         "data": chosen.source,
         "part": chosen.part,
         "inverted": options.invert,
+        "notes": chosen.notes,
         "device": run.device.name,
         "minicaps": minicaps.__version__,
         "command": command,
@@ -260,16 +261,17 @@ def _report(result, run, folder, quiet):
 
 
 def _print_table(classes):
-    width = max(7, *(len(row["name"]) + 2 for row in classes))
+    names = [plotting.short(row["name"], 32) for row in classes]
+    width = max(7, *(len(name) + 2 for name in names))
     print(
         f"\n{'class':{width}}{'pictures':>9}{'right':>9}{'recall':>9}{'precision':>11}{'F1':>9}"
         f"{'activation':>12}"
     )
-    for row in classes:
+    for name, row in zip(names, classes, strict=True):
         recall, precision, f1 = (_percent(row[key]) for key in ("recall", "precision", "f1"))
         own = "–" if row["activation"] is None else f"{row['activation']:.3f}"
         print(
-            f"{row['name']:{width}}{row['pictures']:>9,}{row['right']:>9,}{recall:>9}"
+            f"{name:{width}}{row['pictures']:>9,}{row['right']:>9,}{recall:>9}"
             f"{precision:>11}{f1:>9}{own:>12}"
         )
     print(

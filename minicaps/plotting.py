@@ -105,7 +105,7 @@ def confusion(counts, class_names, path):
     shares = np.sqrt(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
     for which, colour in ((right, BLUE), (~right, ORANGE)):
         axes.imshow(np.ma.array(shares, mask=~which), cmap=_shades(colour), vmin=0, vmax=1)
-    axes.set_title(_title_of_confusion(counts, class_names), color=INK, fontsize=10, **PLAIN)
+    figure.suptitle(_title_of_confusion(counts, class_names), color=INK, fontsize=10, **PLAIN)
     axes.set_xlabel("answer", color=INK)
     axes.set_ylabel("class", color=INK)
     step = -(-n // MOST_NAMES)
@@ -131,9 +131,9 @@ def _title_of_confusion(counts, class_names):
     if not wrong.any():
         return said + "No wrong answers"
     k, j = np.unravel_index(wrong.argmax(), wrong.shape)
-    names = short(class_names[k], 20), short(class_names[j], 20)
-    said += f"Orange: {total - right:,} wrong,\n"
-    return said + f"most often {names[0]} taken for {names[1]} ({wrong.max():,})"
+    said += f"Orange: {total - right:,} wrong,\nmost often "
+    names = short(class_names[k], 16), short(class_names[j], 16)
+    return f"{said}{names[0]} taken for {names[1]} ({wrong.max():,})"
 
 
 def worst(images, drawn, captions, wrong, path):
@@ -144,7 +144,9 @@ def worst(images, drawn, captions, wrong, path):
     (n,): whether the rival was the answer.
     """
     n, rows = len(images), [images, *(drawn or ())]
-    figure = _figure(max(7, 1 + 1.2 * n), 1.1 + 1.35 * len(rows))  # inches, at least for the title
+    shape = min(max(images.shape[2] / images.shape[3], 0.4), 2.5)  # as high as it is wide: 1
+    height = 1.2 + (0.3 + 1.1 * shape) * len(rows)
+    figure = _figure(max(8.6, 1 + 1.2 * n), max(2.4, height))  # inches, at least for the title
     figure.suptitle(_title_of_worst(drawn, wrong), color=INK, fontsize=11)
     axes = figure.subplots(len(rows), n, squeeze=False)
     for k, (own, rival) in enumerate(captions):

@@ -139,7 +139,10 @@ def _by_names(run, source, part, names, parts, notes):
             " them back, or evaluate all pictures of another --data"
         )
     if (new := len(here.keys() - set(known))) and run.options["limit"] is None:
-        notes = (*notes, f"not counted, as new since the training: {new} pictures of {source}")
+        notes = (
+            *notes,
+            f"{source} has pictures that are new since the training, and not counted: {new}",
+        )
     split = pool.take([here[name] for name in _not_empty(wanted, run)])
     if names["sha256"].get(part, split.sha256()) != split.sha256():  # older runs have none
         notes = (*notes, f"pictures of {source} have changed since the training, or their class")

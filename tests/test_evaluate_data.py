@@ -67,10 +67,12 @@ def test_new_pictures_do_not_change_which_are_for_testing(pets, capsys):
     before = measured(limited)
     capsys.readouterr()
     assert measured(limited)["confusion"] == before["confusion"]
-    assert "new since the training: 1 pictures of" in capsys.readouterr().out  # none left out
+    assert (
+        "new since the training, and not counted: 1\n" in capsys.readouterr().out
+    )  # none left out
     write(pets / "cat/new.png", noise(7, *SIZE, 3))
     assert measured(limited)["confusion"] == before["confusion"]
-    assert "new since the training: 2 pictures of" in capsys.readouterr().out
+    assert "new since the training, and not counted: 2\n" in capsys.readouterr().out
     edit(limited / "best.npz", lambda meta: meta["options"].update(limit=11))
     measured(limited)
     assert "new since" not in capsys.readouterr().out  # or left out by --limit: none can tell

@@ -30,13 +30,14 @@ def show(session, options):
     trainer = session.prepare(options)
     model, tested = trainer.model, len(trainer.data.test)
     describe(trainer)
-    kinds = options | {"limit": None, "data_dir": None, "validation": 0, "patience": None}
+    size = min(options["batch_size"], len(trainer.training))
+    kinds = options | {"batch_size": size, "validation": 0, "patience": None}
     shape, classes = model.config["input_shape"], model.config["classes"]
     found = json.loads(in_a_process("minicaps.estimate", json.dumps(kinds), *shape, classes))
     pictures = sum(p.images.nbytes for p in (trainer.data.train, trainer.data.test))
     memory = "unknown, as this system does not tell"
     if found["memory"] is not None:
-        memory = f"{found['memory'] / MIB:,.0f} MiB for a step of {options['batch_size']} pictures"
+        memory = f"{found['memory'] / MIB:,.0f} MiB for a step of {size} pictures"
     print(f"Memory: {memory}; {pictures / MIB:,.0f} MiB for all pictures")
     validated = len(trainer.validation or ())
     epoch = trainer.batches * found["step"] + validated * found["picture"]

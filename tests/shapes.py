@@ -17,13 +17,12 @@ FINE = 4  # drawn so many times larger, for smooth edges
 def draw(name, random):
     """A shape of random colour, place and size before a random darker background; a picture."""
     ground, colour = random.integers(0, 90, 3), random.integers(130, 256, 3)
-    radius = random.uniform(9, 14)
+    radius = random.uniform(12, 16)
     x, y = random.uniform(radius + 1, WIDTH - radius - 1), random.uniform(radius + 1, 39 - radius)
     picture = Image.new("RGB", (FINE * WIDTH, FINE * HEIGHT), tuple(map(int, ground)))
     corners = {"circle": 60, "square": 4, "triangle": 3}[name]
-    turn = random.uniform(0, 2 * np.pi) if name == "circle" else random.normal(0, 0.1)
     start = {"square": np.pi / 4, "triangle": -np.pi / 2}.get(name, 0)
-    angles = start + turn + 2 * np.pi * np.arange(corners) / corners
+    angles = start + 2 * np.pi * np.arange(corners) / corners
     points = FINE * (np.stack([x + radius * np.cos(angles), y + radius * np.sin(angles)], axis=1))
     ImageDraw.Draw(picture).polygon(
         [tuple(p) for p in points.tolist()], fill=tuple(map(int, colour))

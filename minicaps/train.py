@@ -18,6 +18,7 @@ from minicaps.command import fail, guarded, start
 from minicaps.data.batches import batches
 from minicaps.graph import no_grad
 from minicaps.models import MODELS
+from minicaps.multilabel import redraw
 from minicaps.options import DEFAULTS, complete, make_parser
 from minicaps.tensor import Tensor
 from minicaps.training import (
@@ -29,6 +30,7 @@ from minicaps.training import (
 )
 
 NAME = "minicaps.train"
+DRAWN = 10  # test pictures that are redrawn
 # Options that may go with --resume
 CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}
 
@@ -88,6 +90,8 @@ def _prepare(options, saved):
         limit=options["limit"],
         seed=options["seed"],
         size=options["size"],
+        compose=options["compose"],
+        layout=options["layout"],
     )
     stop = StopRequest()
     trainer = Trainer(options, dataset, device, out, Display(options["quiet"]), stop)
@@ -160,6 +164,12 @@ def _train(trainer, options, command):
 def _draw_reconstructions(trainer, path):
     """Draw one test picture of each class, and what the best model's decoder makes of it."""
     model = load_model(trainer.folder / "best.npz", trainer.device).eval()
+    if trainer.data.multi:
+        some = trainer.data.test.take(np.arange(min(DRAWN, len(trainer.data.test))))
+        seen, drawn = redraw(model, some.images, some.labels, trainer.device)
+        names = trainer.data.class_names
+        plotting.members(some.images, drawn, some.labels, seen, names, path)
+        return
     labels, names = trainer.data.test.labels, trainer.data.class_names
     chosen = trainer.data.test.take(np.unique(labels, return_index=True)[1])
     images, labels = next(batches(chosen, len(chosen)))

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps import checkpoint, models, ops, optim
+from minicaps import checkpoint, models, optim
 from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.graph import no_grad
-from minicaps.losses import classification_loss, spread_margin
+from minicaps.losses import check_several, classification_loss, spread_margin
+from minicaps.multilabel import one_at_a_time, reconstruction_loss, right_answers
 from minicaps.tensor import Tensor
 
 EVALUATION_BATCH = 250
@@ -60,7 +61,8 @@ class StopRequest:
 def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False):
     """Return (mean loss, number of right answers) of `model` on all of `split`.
 
-    loss: its name, one of `minicaps.losses.LOSSES`. The sums stay on the device until the end.
+    loss: its name, one of `minicaps.losses.LOSSES`. Which answers are right: see
+    `minicaps.multilabel.right_answers`. The sums stay on the device until the end.
     """
     was_training, total, right = model.training, 0, 0
     model.eval()
@@ -74,7 +76,7 @@ def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False):
                 activations = model(Tensor(images)).activations
                 mean = classification_loss(loss, model, activations, labels)
                 total = total + mean.data * len(labels)
-                right = right + (activations.argmax(axis=1) == labels).sum()
+                right = right + right_answers(model, activations.data, labels).sum()
     finally:
         model.train(was_training)
     return float(total) / len(split), int(right)
@@ -98,6 +100,8 @@ class Trainer:
         elif options["patience"]:
             raise ValueError("--patience waits for validation to improve: it needs a --validation")
         self.model = build_model(options, data).astype(self.dtype).to(device)
+        if data.multi:
+            check_several(options["loss"], self.model)
         make = {"adam": optim.Adam, "sgd": optim.SGD}[options["optimizer"]]
         self.optimizer = make(
             self.model.named_parameters(),
@@ -141,30 +145,30 @@ class Trainer:
     def _rest_of_epoch(self):
         """Return an iterator over the batches of this epoch that are not done yet."""
         o, done = self.options, {"epoch": self.epoch, "start": self.batch}
+        done["parts"] = bool(o["compose"] and o["reconstruction"])
         return batches(self.training, o["batch_size"], seed=o["seed"], shift=o["shift"], **done)
 
     def _train_epoch(self):
         started, before = time.perf_counter(), self.seconds
-        for images, labels in self._rest_of_epoch():
+        for batch in self._rest_of_epoch():
             if self.stop:
                 raise Interrupted
-            self._step(images, labels)
+            self._step(*batch)
             self.batch += 1
             self.seconds = before + time.perf_counter() - started
-            self.display.step(self, len(labels))
+            self.display.step(self, len(batch[0]))
         self.device.synchronize()  # a GPU is behind: its time counts
         self.seconds = before + time.perf_counter() - started
 
-    def _step(self, images, labels):
+    def _step(self, images, given_labels, parts=None):
         o, xp = self.options, self.device.xp
         images = self.device.put(images).astype(self.dtype, copy=False)
-        labels = self.device.put(labels)
+        labels = self.device.put(given_labels)
         self.model.reseed(o["seed"], self.epoch, self.batch)
         routed = self.model(Tensor(images))
         loss, reported = self._losses(routed.activations, labels)
         if o["reconstruction"]:
-            drawn = self.model.reconstruct(routed.poses, labels)
-            error = ops.reconstruction_loss(drawn, images, weight=o["reconstruction"])
+            error = self._reconstruction(routed.poses, images, labels, given_labels, parts)
             self.reconstruction_sum = self.reconstruction_sum + error.data * len(labels)
             loss = loss + error
         self.model.zero_grad()
@@ -174,7 +178,7 @@ class Trainer:
         self.optimizer.learning_rate = self.learning_rate(self.batch)
         self.optimizer.step()
         self.loss_sum = self.loss_sum + reported.data * len(labels)
-        self.right = self.right + (routed.activations.argmax(axis=1) == labels).sum()
+        self.right = self.right + right_answers(self.model, routed.activations.data, labels).sum()
         bad = (self.first_bad < 0) & ~xp.isfinite(loss.data)
         self.first_bad = xp.where(bad, self.optimizer.steps, self.first_bad)
 
@@ -185,6 +189,16 @@ class Trainer:
         if name != "spread":
             return loss, loss
         return loss, classification_loss(name, self.model, activations.detach(), labels)
+
+    def _reconstruction(self, poses, images, labels, given_labels, parts):
+        """The reconstruction loss; given_labels: of several classes, they are on the host."""
+        keep = [labels]
+        if self.data.multi:
+            keep = [self.device.put(one) for one in one_at_a_time(given_labels)]
+        if parts is not None:
+            parts = self.device.put(parts).astype(self.dtype, copy=False)
+        weight = self.options["reconstruction"]
+        return reconstruction_loss(self.model, poses, keep, images, parts, weight=weight)
 
     def learning_rate(self, batch):
         """The learning rate of the step with this batch of the epoch."""
@@ -260,7 +274,11 @@ class Trainer:
         }
         meta = {
             "model": self.model.config,
-            "preprocessing": {"pixels": "[0, 1]", "class_names": list(self.data.class_names)},
+            "preprocessing": {
+                "pixels": "[0, 1]",
+                "class_names": list(self.data.class_names),
+                "multi": self.data.multi,
+            },
             "options": self.options,
             "progress": progress,
         }
@@ -320,7 +338,7 @@ def build_model(options, data):
     available = options | {"decoder": bool(options["reconstruction"])}
     wanted = inspect.signature(models.MODELS[options["model"]]).parameters
     chosen = {name: available[name] for name in wanted if available.get(name) is not None}
-    shape, classes = data.train.images.shape[1:], len(data.class_names)
+    shape, classes = data.train.shape, len(data.class_names)
     return models.build(options["model"], shape, classes, **chosen)
 
 

@@ -21,10 +21,10 @@ ROOMS = (
     ("routing",),
     ("nn",),
     ("models", "optim"),
-    ("data", "checkpoint", "plotting", "allocator", "losses", "scores"),
+    ("data", "checkpoint", "plotting", "allocator", "losses", "multilabel", "scores"),
     ("training",),
     ("command", "runs"),
-    ("options", "samples"),
+    ("options", "samples", "evaluation_multi"),
     ("train", "evaluate", "bench"),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -135,7 +135,11 @@ def test_the_configuration_is_complete(whole):
         assert meta["format"] == checkpoint.FORMAT
         assert meta["options"] == config["options"]
         assert meta["model"] == config["model"]
-        assert meta["preprocessing"] == {"pixels": "[0, 1]", "class_names": list("0123456789")}
+        assert meta["preprocessing"] == {
+            "pixels": "[0, 1]",
+            "class_names": list("0123456789"),
+            "multi": False,
+        }
 
 
 def test_the_pictures_show_something(whole):

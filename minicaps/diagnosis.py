@@ -99,14 +99,14 @@ def exploding(norm):
     )
 
 
-def never_predicted(predicted, present, names):
-    """Tell which classes were never the answer; predicted, present (J,): numbers of pictures."""
+def never_predicted(predicted, present, pictures, names):
+    """Tell which classes were never the answer; predicted, present (J,): of how many pictures."""
     never = np.flatnonzero((predicted == 0) & (present >= FEW_PICTURES))
     if not never.size:
         return None
     some = ", ".join(repr(names[k]) for k in never[:5]) + (", …" if never.size > 5 else "")
     return (
-        f"of {present.sum():,} validation pictures none is taken for {some}, though"
+        f"of {pictures:,} validation pictures none is taken for {some}, though"
         f" {present[never].sum():,} are: too little training, too few examples, or wrong labels;"
         " try more --epochs, and look at the pictures with minicaps.data"
     )

@@ -15,6 +15,7 @@ import numpy as np
 from minicaps import data
 from minicaps.allocator import keep_memory
 from minicaps.backend import choose_device
+from minicaps.data.compose import compose
 from minicaps.display import describe
 from minicaps.machine import in_a_process, process_peak
 from minicaps.threads import one_blas_thread
@@ -32,9 +33,11 @@ def show(session, options):
     describe(trainer)
     size = min(options["batch_size"], len(trainer.training))
     kinds = options | {"batch_size": size, "validation": 0, "patience": None}
-    shape, classes = model.config["input_shape"], model.config["classes"]
+    train, classes = trainer.data.train, model.config["classes"]
+    kinds["several"] = train.multi and not options["compose"]
+    shape = train.pixels.shape[1:]
     found = json.loads(in_a_process("minicaps.estimate", json.dumps(kinds), *shape, classes))
-    pictures = sum(p.images.nbytes for p in (trainer.data.train, trainer.data.test))
+    pictures = sum(part.nbytes for part in (trainer.data.train, trainer.data.test))
     memory = "unknown, as this system does not tell"
     if found["memory"] is not None:
         memory = f"{found['memory'] / MIB:,.0f} MiB for a step of {size} pictures"
@@ -73,26 +76,36 @@ def main(options, channels, height, width, classes):
     shape, classes = (int(channels), int(height), int(width)), int(classes)
     count = (WARM + STEPS) * options["batch_size"]
     names = tuple(map(str, range(classes)))
-    made = data.Dataset("random", *(_random(n, shape, classes) for n in (count, 1)), names)
+    split = _random(max(count, classes), shape, classes, options)
+    made = data.Dataset("random", split, split, names)
     before, watch = process_peak(), Stopwatch(device)
     trainer = Trainer(options, made, device, ".", watch, watch)
     with suppress(Interrupted):
         trainer.train_epoch()
     memory = _peak_of(device, before)
-    split = _random(EVALUATION_BATCH, shape, classes)
+    split = _random(max(EVALUATION_BATCH, classes), shape, classes, options)
     times = []
     for _ in range(WARM):
         began = time.perf_counter()
         evaluate(trainer.model, split, device, options["loss"], dtype=trainer.dtype)
         times.append(time.perf_counter() - began)
-    picture = min(times) / EVALUATION_BATCH
+    picture = min(times) / len(split)
     print(json.dumps({"memory": memory, "step": watch.step_time(), "picture": picture}))
 
 
-def _random(count, shape, classes):
-    rng = np.random.default_rng(0)
-    images = rng.random((count, *shape), dtype=np.float32)
-    return data.Split(images, rng.integers(0, classes, count))
+def _random(count, shape, classes, options):
+    """Random pictures with labels of the kind that the options want; of several classes, two."""
+    images, labels = (
+        np.random.default_rng(0).random((count, *shape), "f"),
+        np.arange(count) % classes,
+    )
+    if options["several"]:
+        present = np.eye(classes, dtype=np.uint8)
+        return data.Split(images, (present | np.roll(present, 1, axis=1))[labels])
+    split = data.Split(images, labels)
+    if options["compose"]:
+        return compose(split, classes, count=options["compose"], layout=options["layout"])
+    return split
 
 
 def _peak_of(device, before):

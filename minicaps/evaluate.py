@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 import minicaps
-from minicaps import data, plotting, samples, scores
+from minicaps import data, evaluation_multi, plotting, samples, scores
 from minicaps.backend import choose_device, to_host
 from minicaps.checkpoint import CheckpointError, replacing, write_json
 from minicaps.command import WrongUsage, data_source, guarded, number, start
@@ -56,7 +56,8 @@ def _run(parser, options, command):
     if not options.quiet:
         _introduce(run, chosen)
     activations = classify(run, chosen.split, options.batch_size, options.quiet)
-    result = measure(run, chosen.split, activations)
+    several = run.multi or chosen.split.multi
+    result = (evaluation_multi.measure if several else measure)(run, chosen.split, activations)
     origin = {
         "checkpoint": str(run.path),
         "data": chosen.source,
@@ -67,6 +68,10 @@ def _run(parser, options, command):
         "minicaps": minicaps.__version__,
         "command": command,
     }
+    if several:
+        _write_several(folder, run, chosen.split, activations, origin | result)
+        _report_several(result, folder, options.quiet)
+        return
     _write(folder, run, chosen.split, activations, origin | result)
     drawn = draw_worst(run, chosen.split, activations, options.batch_size)
     with replacing(folder / "worst.png") as file:
@@ -200,7 +205,7 @@ def _lies_in(folder, outer):
 def _is_ours(folder):
     """Whether an evaluation made a folder: its first file says so."""
     try:
-        return "confusion" in json.loads((folder / "evaluation.json").read_text())
+        return "checkpoint" in json.loads((folder / "evaluation.json").read_text())
     except (OSError, ValueError, TypeError):
         return False
 
@@ -234,6 +239,16 @@ def _write(folder, run, split, activations, result):
         plotting.confusion(np.array(result["confusion"]), names, file)
 
 
+def _write_several(folder, run, split, activations, result):
+    """As `_write`, where a picture may have several classes; and the worst answers."""
+    write_json(folder / "evaluation.json", result)
+    for name, table in evaluation_multi.tables(run, split, activations, result).items():
+        _write_csv(folder / name, *table)
+    drawn = evaluation_multi.draw_worst(run, split, activations, WORST)
+    with replacing(folder / "worst.png") as file:
+        plotting.members(*drawn, file, title="The worst answers first, ✗ if wrong")
+
+
 def _write_csv(path, header, rows):
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -257,6 +272,12 @@ def _report(result, run, folder, quiet):
     if not quiet:
         _print_table(result["classes"])
         _print_confusions(np.array(result["confusion"]), run.class_names)
+    print(f"Results: {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
+
+
+def _report_several(result, folder, quiet):
+    lines = evaluation_multi.report(result)
+    print("\n".join(lines if quiet else lines + evaluation_multi.report_classes(result)))
     print(f"Results: {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
 
 

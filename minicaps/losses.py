@@ -16,10 +16,12 @@ def spread_margin(epoch):
 
 
 def classification_loss(name, model, activations, labels, margin=LAST_MARGIN):
-    """The loss `name`, one of LOSSES, of the activations (B, J) that `model` gave; labels (B,).
+    """The loss `name`, one of LOSSES, of the activations (B, J) that `model` gave; labels (B,), or
+    (B, J) of zeros and ones where several classes may be present.
 
     Cross-entropy: where the scores of the model are logits, P(k) is their softmax; else
-    P(k) = a_k / Σ_j a_j, the softmax of ln a_k. (1e-6 is added to a_k, to be finite at 0.)
+    P(k) = a_k / Σ_j a_j, the softmax of ln a_k. (1e-6 is added to a_k, to be finite at 0.) With
+    several classes it is binary, of each class, and P(k) the sigmoid of a logit.
     margin: of the spread loss; the default is for measuring, so that epochs compare.
     """
     if name == "margin":
@@ -28,5 +30,16 @@ def classification_loss(name, model, activations, labels, margin=LAST_MARGIN):
         return ops.spread_loss(activations, labels, margin=margin)
     if name != "cross-entropy":
         raise ValueError(f"unknown loss {name!r}: choose {', '.join(LOSSES)}")
+    if labels.ndim == 2:
+        return ops.binary_cross_entropy(activations, labels)
     logits = activations if model.logits else ops.log(activations + 1e-6)
     return ops.cross_entropy(logits, labels)
+
+
+def check_several(name, model):
+    """Refuse, by ValueError, a loss that has no meaning where several classes may be present."""
+    if name == "spread" or (name == "cross-entropy" and not model.logits):
+        raise ValueError(
+            f"--loss {name} is for one class in each picture, and here there may be several: try"
+            " --loss margin"
+        )

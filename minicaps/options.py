@@ -9,6 +9,7 @@ from pathlib import Path
 from minicaps import data, models, optim
 from minicaps.checkpoint import CheckpointError
 from minicaps.command import data_source, number
+from minicaps.data.compose import LAYOUTS
 from minicaps.data.pictures import parse_size
 from minicaps.losses import LOSSES
 from minicaps.ops.capsule import SQUASHES
@@ -19,6 +20,8 @@ DEFAULTS = {
     "data_dir": None,
     "size": None,
     "limit": None,
+    "compose": None,
+    "layout": None,
     "validation": 0.1,
     "shift": None,
     "model": "capsnet",
@@ -81,7 +84,8 @@ def complete(given):
     name, network = options["model"], models.MODELS[options["model"]]
     options |= _options_of_the_model(name, network, given)
     defaults = {
-        "shift": DEFAULT_SHIFT.get(options["data"], 0),
+        "layout": "overlap" if options["compose"] else None,
+        "shift": 0 if options["compose"] else DEFAULT_SHIFT.get(options["data"], 0),
         "learning_rate": DEFAULT_LEARNING_RATE.get((name, options["preset"]), 0.001),
         "loss": network.loss,
         "out": _new_folder(options),
@@ -92,6 +96,10 @@ def complete(given):
         (
             "decay" in given and schedule != "exponential",
             f"--decay belongs to --schedule exponential, not {schedule}",
+        ),
+        (
+            options["layout"] and not options["compose"],
+            "--layout says where the pictures are that --compose joins: give both",
         ),
         (
             network.logits and loss != "cross-entropy",
@@ -243,6 +251,9 @@ def _data_options(group):
     text = "fit pictures to N×N or H×W pixels, zeros around"
     _add(group, "size", text, metavar="N|HxW", type=parse_size)
     _add(group, "limit", "use only N training pictures", metavar="N", type=_COUNT)
+    text = "make pictures of N, of different classes"
+    _add(group, "compose", text, metavar="N", type=number(int, 2))
+    _add(group, "layout", "where these N are", "overlap", choices=LAYOUTS)
     text = "share or number kept to choose the epoch"
     _add(group, "validation", text, metavar="PART", type=_share_or_count)
     text = "shift by up to N pixels"

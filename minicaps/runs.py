@@ -17,6 +17,7 @@ class Run:
 
     path: its checkpoint. options: those it was trained with. class_names: one for each class.
     background: that of the training pictures, "dark", "light" or "mixed"; None in older files.
+    multi: whether a picture may have any number of classes.
     """
 
     path: Path
@@ -25,6 +26,7 @@ class Run:
     options: dict
     class_names: tuple[str, ...]
     background: str | None = None
+    multi: bool = False
 
     @property
     def folder(self):
@@ -60,14 +62,23 @@ def open_run(path, device) -> Run:
         names = tuple(map(str, pictures["class_names"]))
         if len(names) != meta["model"]["classes"]:
             raise ValueError(f"{len(names)} names for {meta['model']['classes']} classes")
-        return Run(path, model, device, options, names, pictures.get("background"))
+        return Run(
+            path,
+            model,
+            device,
+            options,
+            names,
+            pictures.get("background"),
+            bool(pictures.get("multi")),
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise checkpoint.CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
 
 
 def _complete(options, model):
     """The options of a run with those that older ones do not have. Raises for what is no such."""
-    options = {"data_dir": None, "size": None, "limit": None, **options}
+    later = ("data_dir", "size", "limit", "compose", "layout")
+    options = {**dict.fromkeys(later), **options}
     options["loss"] = options.get("loss") or model.loss
     if missing := {"data", "seed", "validation"} - options.keys():
         raise KeyError(*sorted(missing))
@@ -87,10 +98,13 @@ def dataset(run: Run, source=None, folder=None, *, test_only=False) -> data.Data
     source = source or o["data"]
     other, named = source != o["data"], source in data.NAMES
     limit = None if other else o["limit"]
+    test_only = test_only and named and not o["compose"]
     return data.load(
         source,
         folder=folder if folder or other else o["data_dir"],
-        limit=1 if test_only and named else limit,
+        limit=1 if test_only else limit,
         seed=o["seed"],
         size=run.input_shape[1:] if other else o["size"],
+        compose=None if other else o["compose"],
+        layout=None if other else o["layout"],
     )

@@ -62,7 +62,8 @@ def _of_run(run, source, part, folder):
             f"{source} is gone, on which this run was trained: put it back, or say by --data where"
             f" it is now, with --part {part}"
         )
-    if theirs and (names := _split_names(run)) is not None:
+    composed = run.options["compose"]
+    if theirs and not composed and (names := _split_names(run)) is not None:
         parts, _, notes = own.read(source, _target(run))
         return _by_names(run, source, part, names, parts, notes)
     try:
@@ -77,6 +78,12 @@ def _of_run(run, source, part, folder):
             f" {split.images.shape[1:]}, but {run.path} was trained on"
             f" {', '.join(run.class_names)} in {run.input_shape}: it is not the same data"
         )
+    if composed and theirs and (names := _split_names(run)) is not None:
+        if names[part] != split.names.tolist():
+            raise DataError(
+                f"{source} has other pictures than {run.folder / 'split.json'} names: put them back"
+            )
+        return Samples(split, source, part, whole.notes)
     unsure = (
         f"{run.folder} has no split.json: that the run has not learned these pictures is a guess"
     )
@@ -86,9 +93,17 @@ def _of_run(run, source, part, folder):
 def _cut(run, whole, part):
     """A part of a data set, split as for training; its pictures are told apart by numbers where
     they have no names."""
+    if run.options["compose"]:
+        composed = _part(run, whole, part)
+        return composed and _named(composed.take(np.arange(len(composed))))
     if part == "test":
         return _named(whole.test)
-    whole = replace(whole, train=_named(whole.train))
+    return _part(run, replace(whole, train=_named(whole.train)), part)
+
+
+def _part(run, whole, part):
+    if part == "test":
+        return whole.test
     training, validation = whole.train, None
     if run.options["validation"]:
         training, validation = whole.cut_validation(run.options["validation"], run.options["seed"])

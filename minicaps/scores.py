@@ -39,8 +39,13 @@ def class_table(confusion, class_names) -> list[dict]:
 
     A rate of nothing is None: recall of a class without pictures, precision of one never answered.
     """
-    pictures, answered = confusion.sum(axis=1).tolist(), confusion.sum(axis=0).tolist()
-    right = confusion.diagonal().tolist()
+    sums = {"pictures": confusion.sum(axis=1), "answered": confusion.sum(axis=0)}
+    return table(class_names, right=confusion.diagonal(), **sums)
+
+
+def table(class_names, *, pictures, answered, right) -> list[dict]:
+    """The rows of `class_table` from counts (classes,)."""
+    pictures, answered, right = pictures.tolist(), answered.tolist(), right.tolist()
     return [
         {
             "name": name,

@@ -17,9 +17,12 @@ from minicaps.display import Display
 from minicaps.graph import no_grad
 from minicaps.lock import check_unused, locked
 from minicaps.machine import describe_machine
+from minicaps.multilabel import redraw
 from minicaps.options import resumed
 from minicaps.tensor import Tensor
 from minicaps.training import StopRequest, Trainer, load_model
+
+DRAWN = 10  # test pictures that are redrawn, of several classes
 
 
 class Session:
@@ -77,6 +80,8 @@ class Session:
             limit=options["limit"],
             seed=options["seed"],
             size=options["size"],
+            compose=options["compose"],
+            layout=options["layout"],
         )
         display = Display(self.name, options["quiet"])
         return Trainer(options, dataset, device, options["out"], display, self.stop)
@@ -189,6 +194,12 @@ def _say(summary, folder):
 def _draw_reconstructions(trainer, path):
     """Draw one test picture of each class, and what the best model's decoder makes of it."""
     model = load_model(trainer.folder / "best.npz", trainer.device).eval()
+    if trainer.data.multi:
+        some = trainer.data.test.take(np.arange(min(DRAWN, len(trainer.data.test))))
+        seen, drawn = redraw(model, some.images, some.labels, trainer.device)
+        names = trainer.data.class_names
+        plotting.members(some.images, drawn, some.labels, seen, names, path)
+        return
     labels, names = trainer.data.test.labels, trainer.data.class_names
     chosen = trainer.data.test.take(np.unique(labels, return_index=True)[1])
     images, labels = next(batches(chosen, len(chosen)))

@@ -15,12 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps import checkpoint, diagnosis, models, ops, optim
+from minicaps import checkpoint, diagnosis, models, optim
 from minicaps.backend import to_host
 from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.data.pictures import background
 from minicaps.graph import no_grad
-from minicaps.losses import classification_loss, spread_margin
+from minicaps.losses import check_several, classification_loss, spread_margin
+from minicaps.multilabel import (
+    answers_of,
+    one_at_a_time,
+    presence,
+    reconstruction_loss,
+    right_answers,
+)
 from minicaps.tensor import Tensor
 
 EVALUATION_BATCH = 250
@@ -62,8 +69,9 @@ class StopRequest:
 def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False, answers=None):
     """Return (mean loss, number of right answers) of `model` on all of `split`.
 
-    loss: its name, one of `minicaps.losses.LOSSES`. answers: zeros (J,) on the device, to which the
-    number of answers of each class is added. The sums stay on the device until the end.
+    loss: its name, one of `minicaps.losses.LOSSES`. Which answers are right: see
+    `minicaps.multilabel.right_answers`. answers: zeros (J,) on the device, to which the number of
+    answers of each class is added. The sums stay on the device until the end.
     """
     was_training, total, right = model.training, 0, 0
     model.eval()
@@ -77,11 +85,9 @@ def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False, answer
                 activations = model(Tensor(images)).activations
                 mean = classification_loss(loss, model, activations, labels)
                 total = total + mean.data * len(labels)
-                chosen = activations.argmax(axis=1)
-                right = right + (chosen == labels).sum()
+                right = right + right_answers(model, activations.data, labels).sum()
                 if answers is not None:
-                    classes = device.xp.arange(len(answers))
-                    answers += (chosen[:, None] == classes).sum(axis=0)
+                    answers += answers_of(model, activations.data, labels).sum(axis=0)
     finally:
         model.train(was_training)
     return float(total) / len(split), int(right)
@@ -106,13 +112,15 @@ class Trainer:
         elif options["patience"]:
             raise ValueError("--patience waits for validation to improve: it needs a --validation")
         self.model = build_model(options, data).astype(self.dtype).to(device)
+        if data.multi:
+            check_several(options["loss"], self.model)
         make = {"adam": optim.Adam, "sgd": optim.SGD}[options["optimizer"]]
         self.optimizer = make(
             self.model.named_parameters(),
             options["learning_rate"],
             weight_decay=options["weight_decay"],
         )
-        self.background = background(self.training.images)
+        self.background = background(self.training.pixels)
         self.training = resident(self.training, device)
         self.validation = self.validation and resident(self.validation, device)
         self.batches = number_of_batches(len(self.training), options["batch_size"])
@@ -134,7 +142,7 @@ class Trainer:
         few = diagnosis.few_steps(self.options, len(self.training))
         self._tell("few steps", few, self.display.note)
         self._tell("vanishing step", diagnosis.vanishing_step(self.options), self.display.note)
-        self._tell("pixels", diagnosis.pixels(self.training.images))
+        self._tell("pixels", diagnosis.pixels(self.training.pixels))
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # check_finite says more than NumPy
                 while self.epoch < self.options["epochs"] and not self._lost_patience():
@@ -161,31 +169,31 @@ class Trainer:
     def _rest_of_epoch(self):
         """Return an iterator over the batches of this epoch that are not done yet."""
         o, done = self.options, {"epoch": self.epoch, "start": self.batch}
+        done["parts"] = bool(o["compose"] and o["reconstruction"])
         return batches(self.training, o["batch_size"], seed=o["seed"], shift=o["shift"], **done)
 
     def train_epoch(self):
         """Take all steps of this epoch that are not done yet."""
         started, before = time.perf_counter(), self.seconds
-        for images, labels in self._rest_of_epoch():
+        for batch in self._rest_of_epoch():
             if self.stop:
                 raise Interrupted
-            self._step(images, labels)
+            self._step(*batch)
             self.batch += 1
             self.seconds = before + time.perf_counter() - started
-            self.display.step(self, len(labels))
+            self.display.step(self, len(batch[0]))
         self.device.synchronize()  # a GPU is behind: its time counts
         self.seconds = before + time.perf_counter() - started
 
-    def _step(self, images, labels):
+    def _step(self, images, given_labels, parts=None):
         o, xp = self.options, self.device.xp
         images = self.device.put(images).astype(self.dtype, copy=False)
-        labels = self.device.put(labels)
+        labels = self.device.put(given_labels)
         self.model.reseed(o["seed"], self.epoch, self.batch)
         routed = self.model(Tensor(images))
         loss, reported = self._losses(routed.activations, labels)
         if o["reconstruction"]:
-            drawn = self.model.reconstruct(routed.poses, labels)
-            error = ops.reconstruction_loss(drawn, images, weight=o["reconstruction"])
+            error = self._reconstruction(routed.poses, images, labels, given_labels, parts)
             self.reconstruction_sum = self.reconstruction_sum + error.data * len(labels)
             loss = loss + error
         bad = (self.first_bad < 0) & ~xp.isfinite(loss.data)
@@ -210,6 +218,16 @@ class Trainer:
         if name != "spread":
             return loss, loss
         return loss, classification_loss(name, self.model, activations.detach(), labels)
+
+    def _reconstruction(self, poses, images, labels, given_labels, parts):
+        """The reconstruction loss; given_labels: of several classes, they are on the host."""
+        keep = [labels]
+        if self.data.multi:
+            keep = [self.device.put(one) for one in one_at_a_time(given_labels)]
+        if parts is not None:
+            parts = self.device.put(parts).astype(self.dtype, copy=False)
+        weight = self.options["reconstruction"]
+        return reconstruction_loss(self.model, poses, keep, images, parts, weight=weight)
 
     def learning_rate(self, batch):
         """The learning rate of the step with this batch of the epoch."""
@@ -275,14 +293,14 @@ class Trainer:
         """Tell what looks wrong after an epoch; answers (J,): of validation, by class, or None."""
         part = "train" if answers is None else "validation"
         labels = to_host((self.validation or self.training).labels)
-        present = np.bincount(labels, minlength=self.model.config["classes"])
+        present = presence(labels, self.model.config["classes"])
         if self.options["loss"] == "margin":
             loss, accuracy = row[f"{part}_loss"], row[f"{part}_accuracy"]
             self._tell("stuck", diagnosis.stuck(loss, accuracy, present / len(labels)))
         self._tell("gradient", diagnosis.exploding(float(self.gradient_norm)))
         if answers is not None and 2 * self.epoch > self.options["epochs"]:
             names = self.data.class_names
-            never = diagnosis.never_predicted(to_host(answers), present, names)
+            never = diagnosis.never_predicted(to_host(answers), present, len(labels), names)
             self._tell("never predicted", never)
 
     def _evaluate(self, model, split, **keywords):
@@ -307,6 +325,7 @@ class Trainer:
                 "pixels": "[0, 1]",
                 "class_names": list(self.data.class_names),
                 "background": self.background,
+                "multi": self.data.multi,
             },
             "options": self.options,
             "progress": progress,
@@ -369,7 +388,7 @@ def build_model(options, data):
     available = options | {"decoder": bool(options["reconstruction"])}
     wanted = inspect.signature(models.MODELS[options["model"]]).parameters
     chosen = {name: available[name] for name in wanted if available.get(name) is not None}
-    shape, classes = data.train.images.shape[1:], len(data.class_names)
+    shape, classes = data.train.shape, len(data.class_names)
     return models.build(options["model"], shape, classes, **chosen)
 
 

@@ -343,7 +343,7 @@ def test_other_pixels_are_refused_with_the_range_seen(tmp_path, numbers, seen):
         (np.full(12, 2**30), "has no picture of class 0"),
         (np.zeros(12, int), "has one class only"),
         (np.arange(11) % 3, "have shape (11,), but there are 12 pictures"),
-        (np.eye(3)[np.arange(12) % 3], "have shape (12, 3), but there are 12 pictures"),
+        (np.eye(3)[np.arange(12) % 3] * 2, "of shape (12, 3) are not zeros and ones"),
         (np.array(["cat", "dog", "eel"] * 4), "are of type <U3: expected class numbers"),
     ],
 )

@@ -99,8 +99,10 @@ def test_pixels_out_of_range(value):
 
 def test_a_class_that_is_never_the_answer():
     names, present = ("cat", "dog", "eel"), np.array([10, 5, 2])
-    assert diagnosis.never_predicted(np.array([16, 1, 0]), present, names) is None  # eels are few
-    said = diagnosis.never_predicted(np.array([17, 0, 0]), present, names)
+    assert (
+        diagnosis.never_predicted(np.array([16, 1, 0]), present, 17, names) is None
+    )  # eels are few
+    said = diagnosis.never_predicted(np.array([17, 0, 0]), present, 17, names)
     assert "of 17 validation pictures none is taken for 'dog', though 5 are" in said
 
 
@@ -149,7 +151,7 @@ def test_an_exploding_gradient_is_told(monkeypatch, capsys):
 
 
 def test_a_class_that_a_run_never_predicts(monkeypatch, capsys):
-    monkeypatch.setattr(diagnosis, "FEW_PICTURES", 1)
+    monkeypatch.setattr(diagnosis, "FEW_17", 1)
     run("--learning-rate", "1e-30")  # four validation pictures, a network that knows nothing
     assert "of 4 validation pictures none is taken for" in capsys.readouterr().err
 

@@ -136,9 +136,12 @@ def test_the_configuration_is_complete(whole):
         assert meta["format"] == checkpoint.FORMAT
         assert meta["options"] == config["options"]
         assert meta["model"] == config["model"]
-        names = list("0123456789")
-        background = {"background": "dark"}
-        assert meta["preprocessing"] == {"pixels": "[0, 1]", "class_names": names} | background
+        assert meta["preprocessing"] == {
+            "pixels": "[0, 1]",
+            "class_names": list("0123456789"),
+            "background": "dark",
+            "multi": False,
+        }
 
 
 def test_the_pictures_show_something(whole):

@@ -73,6 +73,8 @@ NONSENSE = {
     "data": ("paperr", "nowhere/there", ""),
     "size": ("0", "0x5", "5x", "x", "5x5x5", "1e2", "100000", *NO_COUNTS),
     "limit": ("0", *NO_COUNTS),
+    "compose": ("0", "1", *NO_COUNTS),
+    "layout": ("above", ""),
     "validation": ("1.0", "1e3", "inf", "-1", "-0.1", *NO_NUMBERS),
     "shift": NO_COUNTS,
     "iterations": ("0", *NO_COUNTS),
@@ -156,7 +158,7 @@ def test_what_does_not_go_together_is_refused_before_any_work(no_work, capsys, a
 def given(name):
     """The option with a value that is allowed."""
     value = DEFAULTS[name]
-    value = {"dropout": 0.1, "out": "x", "size": 30, "seeds": 2}.get(name, value)
+    value = {"dropout": 0.1, "out": "x", "size": 30, "seeds": 2, "layout": "below"}.get(name, value)
     value = CHANGES_WHAT_IS_LEARNED.get(name, value)
     return [flag(name)] if name in SWITCHES else [flag(name), str(value)]
 
@@ -232,6 +234,7 @@ def test_the_smallest_and_the_largest_run(capsys, arguments, training, validatio
 
 CHANGES_WHAT_IS_LEARNED = {
     "limit": "39",
+    "compose": "2",
     "validation": "5",
     "shift": "1",
     "preset": "paper",
@@ -358,6 +361,7 @@ def test_device(strict_cupy):
 
 def test_every_option_has_a_test_that_it_is_obeyed():
     elsewhere = {"data", "data_dir", "size", "device"}  # above, and in test_data_own.py
+    elsewhere.add("layout")  # in test_multilabel.py
     others = {"model", "dropout", "patience", "start_from", "tf32", "out", "resume", "quiet"}
     others |= {"seeds", "estimate"}
     assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | others == DEFAULTS.keys()

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from minicaps.data import own, sources
 from minicaps.data import strokes as drawn
+from minicaps.data.compose import compose as compose_pictures
 from minicaps.data.dataset import DataError, Dataset, Split
 from minicaps.data.pictures import Target
 
@@ -18,7 +19,16 @@ __all__ = ["NAMES", "DataError", "Dataset", "Split", "load"]
 NAMES = ("strokes", *sources.SOURCES)
 
 
-def load(name: str, *, folder=None, limit: int | None = None, seed: int = 0, size=None) -> Dataset:
+def load(
+    name: str,
+    *,
+    folder=None,
+    limit: int | None = None,
+    seed: int = 0,
+    size=None,
+    compose: int | None = None,
+    layout: str = "overlap",
+) -> Dataset:
     """Load a data set by its name, or one's own by its path (`minicaps.data.own` says what it may
     be). A name goes before a file of the same name: write `./mnist`.
 
@@ -26,13 +36,22 @@ def load(name: str, *, folder=None, limit: int | None = None, seed: int = 0, siz
         folders searched after it.
     limit: keep only so many training samples, the first ones, or of one's own some of each class.
         The test split stays whole, so that test figures stay comparable.
-    seed: which `strokes` are drawn, and how one's own data is split; the others are what their
-        files hold.
+    seed: which `strokes` are drawn, how one's own data is split, and what is composed; the others
+        are what their files hold.
     size: (height, width) that all pictures are fitted to, proportions kept and zeros around.
+    compose: make pictures of so many, of different classes; layout: where in the picture they are,
+        as `minicaps.data.compose.compose` says. Training pictures are made of training pictures
+        only, test pictures of test pictures.
 
-    Raises ValueError for an unknown name, a limit outside 1..training samples, or a folder for
-    what is not searched; `DataError` for data that is missing, damaged or not what its name says.
+    Raises ValueError for an unknown name, a limit outside 1..training samples, a folder for what is
+    not searched, or what cannot be composed; `DataError` for data that is missing, damaged or not
+    what its name says.
     """
+    dataset = _load(name, folder, limit, seed, size)
+    return dataset if compose is None else _composed(dataset, compose, layout, seed)
+
+
+def _load(name, folder, limit, seed, size):
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1 training sample, got {limit}")
     if name in sources.SOURCES:
@@ -52,6 +71,17 @@ def load(name: str, *, folder=None, limit: int | None = None, seed: int = 0, siz
         )
     parts = {part: own.fitted(getattr(dataset, part), Target(size)) for part in ("train", "test")}
     return replace(dataset, **parts)
+
+
+def _composed(dataset, count, layout, seed):
+    if dataset.multi:
+        raise ValueError(f"{dataset.name} has pictures of several classes: nothing to compose")
+    train, test = (
+        compose_pictures(part, len(dataset.class_names), count=count, layout=layout, seed=seed)
+        for part in (dataset.train, dataset.test)
+    )
+    note = f"each picture is composed of {count} of different classes ({layout})"
+    return replace(dataset, train=train, test=test, notes=(*dataset.notes, note))
 
 
 def _strokes(limit, seed):

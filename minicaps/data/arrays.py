@@ -137,10 +137,24 @@ def class_numbers(labels, count, where):
     return labels.astype(np.int64)
 
 
+def class_flags(labels, count, where):
+    """Labels (n, J) of zeros and ones, for pictures of any number of classes, as uint8."""
+    if len(labels) != count:
+        raise DataError(f"{where} have {len(labels)} rows, but there are {count} pictures")
+    if labels.dtype.kind not in "buif" or not ((labels == 0) | (labels == 1)).all():
+        raise DataError(
+            f"{where} of shape {labels.shape} are not zeros and ones: 1 for each class that is"
+            " present; or give one number for each picture"
+        )
+    return labels.astype(np.uint8)
+
+
 def names_of_classes(labels, names, where):
-    """The names (or numbers, for None) of the classes, after a check that labels (n,) name all."""
-    present = np.unique(labels)
-    classes = int(present[-1]) + 1
+    """The names (or numbers, for None) of the classes, after a check that labels (n,), or (n, J) of
+    zeros and ones, name all."""
+    several = labels.ndim == 2
+    present = np.flatnonzero(labels.any(axis=0)) if several else np.unique(labels)
+    classes = labels.shape[1] if several else int(present[-1]) + 1
     if names is not None:
         names = _texts(names, classes, where)
         classes = len(names)
@@ -174,6 +188,21 @@ def labels_of_network(labels, names, where, target):
     numbers = np.zeros(len(names), np.int64)
     numbers[present] = target.numbers([names[k] for k in present], where)
     return numbers[labels]
+
+
+def flags_of_network(labels, names, where, target):
+    """As `labels_of_network`, of labels (n, J) of zeros and ones; (n, classes of the network)."""
+    if names is None and labels.shape[1] != len(target.classes):
+        raise DataError(
+            f"{where} has {labels.shape[1]} columns, but the network knows {len(target.classes)}"
+            f" classes: {', '.join(target.classes)}"
+        )
+    if names is None:
+        return labels
+    numbers = target.numbers(_texts(names, labels.shape[1], where), where)
+    of_network = np.zeros((len(labels), len(target.classes)), np.uint8)
+    of_network[:, numbers] = labels
+    return of_network
 
 
 def _texts(names, classes, where):

@@ -4,8 +4,6 @@ Random numbers are NumPy's, on the host. Pictures are gathered and shifted where
 on the CPU or on a GPU, by the same code: the batches are bit-equal.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from minicaps.backend import array_module
@@ -20,25 +18,25 @@ def resident(split: Split, device) -> Split:
     A batch of them then costs a GPU the copy of its indices. Pictures that take more than `SHARE`
     of its free memory stay where they are; so does everything for the CPU.
     """
-    if device.kind == "cpu":
+    if device.kind == "cpu" or split.nbytes > SHARE * device.free_memory():
         return split
-    if split.images.nbytes + split.labels.nbytes > SHARE * device.free_memory():
-        return split
-    return replace(split, images=device.put(split.images), labels=device.put(split.labels))
+    return split.on(device)
 
 
-def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift=0):
+def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift=0, parts=False):
     """Iterate over one epoch in batches (images (b, channels, height, width), labels (b,)).
 
     b is `batch_size`, or less in the last batch. With `seed=None` the samples come in their own
     order, with a seed in an order drawn from (seed, epoch). `shift=s` moves each image by whole
     pixels, drawn from -s..s for each axis, and fills with zeros; it is for training images only,
     and needs a seed. The shifts of a batch are drawn from (seed, epoch, index of the batch), so
-    `start=k` skips k batches and gives the others bit-equal. Raises ValueError at the call, not at
-    the first batch, for arguments that make no sense.
+    `start=k` skips k batches and gives the others bit-equal. Composed pictures are new ones in
+    each epoch of a seed; with `parts=True` each batch has their members, too, each alone (b, k,
+    channels, height, width). Raises ValueError at the call, not at the first batch, for arguments
+    that make no sense.
     """
     count = number_of_batches(len(split), batch_size)
-    smallest_side = min(split.images.shape[2:])
+    smallest_side = min(split.shape[1:])
     if not 0 <= start <= count:
         raise ValueError(
             f"start must be between 0 and the {count} batches of an epoch, got {start}"
@@ -49,19 +47,22 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
         )
     if shift and seed is None:
         raise ValueError(f"shift={shift} draws random numbers: give a seed")
-    xp = array_module(split.images)
+    if shift and parts:
+        raise ValueError("the members of composed pictures cannot be shifted: leave --shift out")
+    if seed is not None:
+        split = split.at(epoch)
     order = (
         np.arange(len(split)) if seed is None else generator(seed, 1, epoch).permutation(len(split))
     )
 
     def generate():
         for index in range(start, count):
-            which = xp.asarray(order[index * batch_size : (index + 1) * batch_size])
-            images = split.images[which]
+            which = order[index * batch_size : (index + 1) * batch_size]
+            images, labels = split.pick(which)
             if shift:
                 random = generator(seed, 1, epoch, index)
                 images = shifted(images, random.integers(-shift, shift + 1, (len(which), 2)))
-            yield images, split.labels[which]
+            yield (images, labels, split.parts(which)) if parts else (images, labels)
 
     return generate()
 

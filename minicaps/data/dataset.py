@@ -1,12 +1,12 @@
 """What a data set is, and the checks that each passes before anything is trained on it."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
 
-from minicaps.backend import to_host
+from minicaps.backend import array_module, to_host
 
 
 class DataError(Exception):
@@ -17,8 +17,9 @@ class DataError(Exception):
 class Split:
     """Pictures with their classes, and with their poses and names where these are known.
 
-    images (n, channels, height, width) float32 in [0, 1], labels (n,) int64, poses (n, d) or None;
-    names (n,): the file of each picture or its index in the whole, or None.
+    images (n, channels, height, width) float32 in [0, 1]; labels (n,) int64, or uint8 (n, classes),
+    1 for each class that is present, where a picture may have any number of them; poses (n, d) or
+    None; names (n,): the file of each picture or its index in the whole, or None.
     """
 
     images: np.ndarray
@@ -33,14 +34,64 @@ class Split:
                 "images must be float32 of shape (n, channels, height, width), "
                 f"got {images.dtype} {images.shape}"
             )
-        if labels.shape != images.shape[:1] or labels.dtype != np.int64:
+        if len(labels) != len(images) or (labels.ndim, labels.dtype) not in ((1, int), (2, "u1")):
             raise ValueError(
-                f"labels must be int64 of shape ({len(images)},), one for each image, "
-                f"got {labels.dtype} {labels.shape}"
+                f"labels must be int64 of shape ({len(images)},), one for each image, or uint8"
+                f" ({len(images)}, classes), got {labels.dtype} {labels.shape}"
             )
 
     def __len__(self):
         return len(self.labels)
+
+    @property
+    def multi(self) -> bool:
+        """Whether a picture may have any number of classes."""
+        return self.labels.ndim == 2
+
+    @property
+    def shape(self):
+        """(channels, height, width) of a picture."""
+        return self.images.shape[1:]
+
+    @property
+    def pixels(self):
+        """All pictures (n, channels, height, width); of composed ones what they are made of."""
+        return self.images
+
+    @property
+    def strata(self):
+        """A class (n,) of each sample, to cut from each in proportion: of several it is the rarest;
+        samples without one are a class of their own."""
+        if not self.multi:
+            return self.labels
+        rarity = np.where(self.labels, self.labels.sum(axis=0, dtype=np.int64), len(self) + 1)
+        none = self.labels.shape[1]
+        return np.where(self.labels.any(axis=1), rarity.argmin(axis=1), none)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that pixels and labels take."""
+        return self.images.nbytes + self.labels.nbytes
+
+    def on(self, device) -> "Split":
+        """With its pixels on a device, and its labels, unless they are of several classes: from
+        these follows on the host what a decoder draws."""
+        labels = self.labels if self.multi else device.put(self.labels)
+        return replace(self, images=device.put(self.images), labels=labels)
+
+    def pick(self, which):
+        """Pictures and labels that an index array of the host names, on the device where they
+        are."""
+        there = array_module(self.images).asarray(which)
+        return self.images[there], self.labels[which if self.multi else there]
+
+    def at(self, epoch) -> "Split":
+        """The same in each epoch; composed pictures are not."""
+        return self
+
+    def cut(self, held_out) -> tuple["Split", "Split"]:
+        """Cut by a mask (n,): the samples outside, and those inside."""
+        return self.take(~held_out), self.take(held_out)
 
     def sha256(self) -> str:
         """A checksum of pictures and labels, to tell whether they are still the same."""
@@ -72,6 +123,11 @@ class Dataset:
     by_class: bool = False
     notes: tuple[str, ...] = ()
 
+    @property
+    def multi(self) -> bool:
+        """Whether a picture may have any number of classes."""
+        return self.train.multi
+
     def cut_validation(self, size: int | float, seed: int = 0) -> tuple[Split, Split]:
         """Cut a validation split from the training split: (the rest, validation).
 
@@ -97,8 +153,8 @@ class Dataset:
             )
         random = generator(seed, 0)
         if self.by_class:
-            held_out = draw_by_class(self.train.labels, count, random)
-            left = np.bincount(self.train.labels[~held_out], minlength=len(self.class_names))
+            held_out = draw_by_class(self.train.strata, count, random)
+            left = count_classes(self.train.labels[~held_out], len(self.class_names))
             if not left.all():
                 raise ValueError(
                     f"a validation split of {size} would leave no training picture of class"
@@ -107,15 +163,23 @@ class Dataset:
         else:
             held_out = np.zeros(n, dtype=bool)
             held_out[random.permutation(n)[:count]] = True
-        return self.train.take(~held_out), self.train.take(held_out)
+        return self.train.cut(held_out)
 
 
 def generator(seed, *key):
     """A random generator for each key.
 
-    It starts with what is drawn: 0 validation, 1 batches, 2 and 3 parts of one's own pictures.
+    It starts with what is drawn: 0 validation, 1 batches, 2 and 3 parts of one's own pictures, 4
+    what is composed.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def count_classes(labels, classes: int) -> np.ndarray:
+    """How many samples each class has (classes,): labels as in `Split`."""
+    if labels.ndim == 2:
+        return labels.sum(axis=0, dtype=np.int64)
+    return np.bincount(labels, minlength=classes)
 
 
 def draw_by_class(labels, count: int, generator) -> np.ndarray:

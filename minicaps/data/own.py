@@ -1,4 +1,4 @@
-"""Pictures of one's own: a folder for each class, four IDX files, or an .npz file.
+"""Pictures of one's own: a folder for each class, a table of labels, four IDX files, or an .npz.
 
 What has a plain meaning is converted, and a note says so; all else is refused, by name. No file is
 passed over in silence.
@@ -12,15 +12,25 @@ from pathlib import Path
 
 import numpy as np
 
+from minicaps.data import table
 from minicaps.data.arrays import (
     channels_first,
+    class_flags,
     class_numbers,
+    flags_of_network,
     in_unit_range,
     labels_of_network,
     names_of_classes,
     read_npz,
 )
-from minicaps.data.dataset import DataError, Dataset, Split, draw_by_class, generator
+from minicaps.data.dataset import (
+    DataError,
+    Dataset,
+    Split,
+    count_classes,
+    draw_by_class,
+    generator,
+)
 from minicaps.data.idx import read_idx
 from minicaps.data.pictures import Target, picture_size, read_picture
 
@@ -35,9 +45,11 @@ AS_IT_IS = Target()
 def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset:
     """Read a data set of one's own, and split it by `seed`.
 
-    path: a folder with a folder for each class; a folder with four IDX files, named like those of
-        MNIST, which say themselves what is for training and for testing; or an .npz file with the
-        arrays `images` and `labels`, and perhaps `class_names`.
+    path: a folder with a folder for each class; a folder of pictures that may have any number of
+        classes, which `minicaps.data.table` lists; a folder with four IDX files, named like those
+        of MNIST, which say themselves what is for training and for testing; or an .npz file with
+        the arrays `images` and `labels` (n,), or zeros and ones (n, classes), and perhaps
+        `class_names`.
     limit: keep so many training samples, of each class in proportion.
     size: (height, width) that all pictures are fitted to; None leaves them as they are.
 
@@ -77,7 +89,7 @@ def read(path, target=AS_IT_IS) -> tuple[list[Split], tuple[str, ...], tuple[str
 
 
 def _cut_test(whole, class_names, seed, path):
-    counts = np.bincount(whole.labels, minlength=len(class_names))
+    counts = count_classes(whole.labels, len(class_names))
     if counts.min() < SMALLEST_CLASS:
         raise DataError(
             f"class {class_names[counts.argmin()]!r} of {path} has {counts.min()} picture(s): at"
@@ -85,7 +97,7 @@ def _cut_test(whole, class_names, seed, path):
             " leave the class out"
         )
     count = max(round(TEST_SHARE * len(whole)), len(class_names))
-    held_out = draw_by_class(whole.labels, count, generator(seed, 2))
+    held_out = draw_by_class(whole.strata, count, generator(seed, 2))
     return whole.take(~held_out), whole.take(held_out)
 
 
@@ -95,14 +107,15 @@ def _limited(train, limit, classes, seed, path):
             f"limit {limit} does not fit the {len(train)} training pictures in {classes} classes"
             f" of {path}: choose {classes} to {len(train)}"
         )
-    return train.take(draw_by_class(train.labels, limit, generator(seed, 3)))
+    return train.take(draw_by_class(train.strata, limit, generator(seed, 3)))
 
 
 # ---- a folder for each class
 
 
 def _read_folders(root, entries, hidden, target):
-    files, class_names, hidden_inside = _listing(root, entries, target)
+    listing = _table if (root / table.NAME).exists() else _listing
+    files, class_names, hidden_inside = listing(root, entries, target)
     names = [name for name, _ in files]
     if target.size is None:
         target = replace(target, size=_common_size(root, names))
@@ -125,7 +138,7 @@ def _read_folders(root, entries, hidden, target):
         notes.append(
             f"{grey} of {len(images)} pictures are grey: their grey is used in all colours"
         )
-    labels = np.array([label for _, label in files], dtype=np.int64)
+    labels = np.array([label for _, label in files])
     return [Split(images, labels, names=np.array(names))], class_names, tuple(notes)
 
 
@@ -162,6 +175,32 @@ def _listing(root, entries, target):
             raise DataError(f"{root / name} has no pictures: fill the folder, or remove it")
         files += [(f"{name}/{entry.name}", label) for entry in inside]
     return files, target.classes or tuple(class_names), hidden
+
+
+def _table(root, entries, target):
+    """As `_listing`, where a table says which classes each picture has."""
+    labels, class_names = table.read_table(root / table.NAME)
+    files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
+    folders = [entry for entry in entries if entry.is_dir()]
+    for folder in folders:
+        inside, hidden_inside = _entries(folder)
+        start = folder.relative_to(root).as_posix()
+        files += [f"{start}/{entry.name}" for entry in inside if not entry.is_dir()]
+        folders += [entry for entry in inside if entry.is_dir()]
+        hidden += [f"{start}/{name}" for name in hidden_inside]
+    files.remove(table.NAME)
+    for which, names in (
+        ("names what is not there", labels.keys() - set(files)),
+        ("lacks a line for", set(files) - labels.keys()),
+    ):
+        if names:
+            raise DataError(f"{root / table.NAME} {which}: {_some(sorted(names))}")
+    rows = np.array(list(labels.values()))
+    if target.classes:
+        rows = flags_of_network(rows, np.array(class_names), root / table.NAME, target)
+        return list(zip(labels, rows, strict=True)), target.classes, hidden
+    names_of_classes(rows, np.array(class_names), root / table.NAME)
+    return list(labels.items()), _printable(class_names, root / table.NAME), hidden
 
 
 def _entries(folder):
@@ -238,7 +277,8 @@ def _read_npz(path, target):
     images, labels, class_names, notes = read_npz(path)
     split, more = _from_arrays(images, labels, f"images in {path}", f"labels in {path}", target)
     if target.classes:
-        labels = labels_of_network(split.labels, class_names, path, target)
+        of_network = flags_of_network if split.multi else labels_of_network
+        labels = of_network(split.labels, class_names, path, target)
         return [replace(split, labels=labels)], target.classes, (*notes, *more)
     class_names = names_of_classes(split.labels, class_names, path)
     return [split], _printable(class_names, path), (*notes, *more)
@@ -246,7 +286,8 @@ def _read_npz(path, target):
 
 def _from_arrays(images, labels, images_from, labels_from, target):
     images, layout = channels_first(images, images_from)
-    labels = class_numbers(labels, len(images), labels_from)
+    several = labels.ndim == 2 and labels.shape[1] > 1
+    labels = (class_flags if several else class_numbers)(labels, len(images), labels_from)
     images, scale = in_unit_range(images, images_from)
     split = fitted(Split(images, labels, names=np.arange(len(labels))), target)
     return split, (f"{images_from}: {layout}, {scale}",)
@@ -290,9 +331,12 @@ def _read_idx(root, entries, hidden, target):
         raise DataError(f"the pictures of {root} differ: training {shapes[0]}, test {shapes[1]}")
     if target.classes:
         for name, part in zip(("train", "test"), parts, strict=True):
-            labels_of_network(part.labels, None, found[name, "labels"], target)
+            of_network = flags_of_network if part.multi else labels_of_network
+            of_network(part.labels, None, found[name, "labels"], target)
         return parts, target.classes, notes
     class_names = names_of_classes(parts[0].labels, None, found["train", "labels"])
+    if parts[0].labels.shape[1:] != parts[1].labels.shape[1:]:
+        raise DataError(f"the labels of {root} differ: training and test have not as many classes")
     if (highest := parts[1].labels.max()) >= len(class_names):
         raise DataError(
             f"{found['test', 'labels']} has label {highest}: the training labels are 0 to"

@@ -1,0 +1,66 @@
+"""A table of labels beside pictures of one's own that may have any number of classes.
+
+`labels.csv`, UTF-8: the header names the classes, each further line a picture, with 1 for each
+class that is present and 0 for the others. A picture may have no class at all:
+
+    file,cup,spoon
+    kitchen/1.png,1,1
+    kitchen/2.png,0,0
+"""
+
+import csv
+
+import numpy as np
+
+from minicaps.data.dataset import DataError
+
+NAME = "labels.csv"
+EXAMPLE = "file,cup,spoon"
+
+
+def read_table(path) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """The labels (J,) uint8 of each file that a table names, and the names of the J classes.
+
+    Raises `DataError`, with the line, for all that the format above does not allow.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:  # Excel writes a mark before it
+            lines = [(number, row) for number, row in enumerate(csv.reader(file), 1) if any(row)]
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} is no table in UTF-8 ({error}): save it as CSV UTF-8") from None
+    class_names = _header(path, lines)
+    labels, seen_in = {}, {}
+    for number, (file, *flags) in lines[1:]:
+        where = f"line {number} of {path}"
+        if len(flags) != len(class_names):
+            raise DataError(
+                f"{where} has {1 + len(flags)} fields, but the header {1 + len(class_names)}:"
+                " give the file, and 0 or 1 for each class"
+            )
+        file = file.strip().replace("\\", "/")
+        if file in labels:
+            raise DataError(f"{where} names {file} again, after line {seen_in[file]}: keep one")
+        if wrong := [flag for flag in flags if flag.strip() not in ("0", "1")]:
+            raise DataError(
+                f"{where} has {wrong[0]!r} for a class: write 1 where it is present, else 0"
+            )
+        labels[file], seen_in[file] = np.array(flags, dtype=np.uint8), number
+    if not labels:
+        raise DataError(f"{path} names no picture: add a line for each")
+    return labels, class_names
+
+
+def _header(path, lines):
+    header = [name.strip() for name in lines[0][1]] if lines else []
+    if header[:1] != ["file"] or len(header) < 2:
+        begin = f"it begins with {','.join(header)[:60]!r}" if header else "it is empty"
+        raise DataError(
+            f"{path} lacks the header that names the classes, separated by commas, such as"
+            f" {EXAMPLE!r}: {begin}"
+        )
+    names = header[1:]
+    if "" in names or len(set(names)) < len(names):
+        raise DataError(f"the header of {path} needs a name of its own for each class")
+    return tuple(names)

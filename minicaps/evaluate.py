@@ -74,8 +74,7 @@ def _run(parser, options, command):
         return
     _write(folder, run, chosen.split, activations, origin | result)
     drawn = draw_worst(run, chosen.split, activations, options.batch_size)
-    with replacing(folder / "worst.png") as file:
-        plotting.worst(*drawn, file)
+    plotting.worst(*drawn, folder / "worst.png")
     _report(result, run, folder, options.quiet)
 
 
@@ -235,8 +234,7 @@ def _write(folder, run, split, activations, result):
             )
         ),
     )
-    with replacing(folder / "confusion.png") as file:
-        plotting.confusion(np.array(result["confusion"]), names, file)
+    plotting.confusion(np.array(result["confusion"]), names, folder / "confusion.png")
 
 
 def _write_several(folder, run, split, activations, result):

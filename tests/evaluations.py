@@ -9,15 +9,16 @@ import pytest
 from PIL import Image
 
 from minicaps import evaluate, plotting
+from minicaps.checkpoint import write_json
 
 FILES = ["confusion.csv", "confusion.png", "evaluation.json", "predictions.csv", "worst.png"]
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """No drawing, which takes most of the time; the files are empty."""
-    monkeypatch.setattr(plotting, "confusion", lambda *_: None)
-    monkeypatch.setattr(plotting, "worst", lambda *_: None)
+    """No drawing, which takes most of the time; the files hold nothing."""
+    for name in ("confusion", "worst"):
+        monkeypatch.setattr(plotting, name, lambda *arguments: write_json(arguments[-1], None))
 
 
 def measured(run, *arguments, out=None):

@@ -154,6 +154,7 @@ MOST_NUMBERS = 24  # classes: in more, the numbers would not be readable
 MOST_NAMES = 100  # classes: of more, every second, third, … is named
 
 
+@_names_as_they_are
 def confusion(counts, class_names, path):
     """Draw how often a class (row) got which answer (column); counts (J, J), whole numbers.
 
@@ -167,7 +168,7 @@ def confusion(counts, class_names, path):
     shares = np.sqrt(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
     for which, colour in ((right, BLUE), (~right, ORANGE)):
         axes.imshow(np.ma.array(shares, mask=~which), cmap=_shades(colour), vmin=0, vmax=1)
-    figure.suptitle(_title_of_confusion(counts, class_names), color=INK, fontsize=10, **PLAIN)
+    figure.suptitle(_title_of_confusion(counts, class_names), color=INK, fontsize=10)
     axes.set_xlabel("answer", color=INK)
     axes.set_ylabel("class", color=INK)
     step = -(-n // MOST_NAMES)
@@ -175,8 +176,8 @@ def confusion(counts, class_names, path):
     size = 9 if n <= MOST_NUMBERS else max(4.5, 9 * MOST_NUMBERS / n)
     upright = max(map(len, names)) > 2
     places = np.arange(0, n, step)
-    axes.set_xticks(places, names, fontsize=size, rotation=90 if upright else 0, **PLAIN)
-    axes.set_yticks(places, names, fontsize=size, **PLAIN)
+    axes.set_xticks(places, names, fontsize=size, rotation=90 if upright else 0)
+    axes.set_yticks(places, names, fontsize=size)
     axes.tick_params(length=0)
     if n <= MOST_NUMBERS:
         size = min(9, 26 / len(str(counts.max())))
@@ -198,6 +199,7 @@ def _title_of_confusion(counts, class_names):
     return f"{said}{names[0]} taken for {names[1]} ({wrong.max():,})"
 
 
+@_names_as_they_are
 def worst(images, drawn, captions, wrong, path):
     """Draw pictures with what the decoder makes of them, the worst first.
 
@@ -215,9 +217,9 @@ def worst(images, drawn, captions, wrong, path):
         for row, pictures in enumerate(rows):
             axes[row, k].imshow(_channels_last(pictures[k]), cmap="gray", vmin=0, vmax=1)
             axes[row, k].set(xticks=[], yticks=[])
-        axes[0, k].set_title(own, color=INK, fontsize=8, **PLAIN)
+        axes[0, k].set_title(own, color=INK, fontsize=8)
         mark, colour = (" ✗", ORANGE) if wrong[k] else ("", INK)
-        axes[0, k].set_xlabel(rival + mark, color=colour, fontsize=8, **PLAIN)
+        axes[0, k].set_xlabel(rival + mark, color=colour, fontsize=8)
     for row, name in enumerate(
         ("picture", "drawn as\nthe rival", "drawn as\nits class")[: len(rows)]
     ):
@@ -232,9 +234,6 @@ def _title_of_worst(drawn, wrong):
     else:
         said = "No wrong answers. The closest first: above its class, below the strongest rival."
     return said + ("\nWhich drawing is more like the picture?" if drawn else "")
-
-
-PLAIN = {"parse_math": False}  # a $ in a name is a $
 
 
 def short(text, most=LONGEST):

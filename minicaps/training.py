@@ -209,7 +209,7 @@ class Trainer:
         self.optimizer.learning_rate = self.learning_rate(self.batch)
         self.optimizer.step()
         self.loss_sum = self.loss_sum + reported.data * len(labels)
-        self.right = self.right + (routed.activations.argmax(axis=1) == labels).sum()
+        self.right = self.right + right_answers(self.model, routed.activations.data, labels).sum()
 
     def _losses(self, activations, labels):
         """The loss to make smaller, and the one to report: spread loss at its last margin."""

@@ -151,7 +151,7 @@ def test_an_exploding_gradient_is_told(monkeypatch, capsys):
 
 
 def test_a_class_that_a_run_never_predicts(monkeypatch, capsys):
-    monkeypatch.setattr(diagnosis, "FEW_17", 1)
+    monkeypatch.setattr(diagnosis, "FEW_PICTURES", 1)
     run("--learning-rate", "1e-30")  # four validation pictures, a network that knows nothing
     assert "of 4 validation pictures none is taken for" in capsys.readouterr().err
 

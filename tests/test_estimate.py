@@ -61,7 +61,7 @@ def test_in_a_process_of_its_own():
     found = []
     for size in (8, 256):
         given = {"reconstruction": 0, "out": "x", "device": "cpu", "batch_size": size}
-        options = json.dumps(complete(given) | {"validation": 0})
+        options = json.dumps(complete(given) | {"validation": 0, "several": False})
         found.append(json.loads(machine.in_a_process("minicaps.estimate", options, 1, 28, 28, 10)))
     few, many = found
     assert many["step"] > 2 * few["step"] > 0
@@ -69,6 +69,15 @@ def test_in_a_process_of_its_own():
     if machine.process_peak() is not None:
         assert many["memory"] > few["memory"] > 2**20
     assert os.listdir() == []
+
+
+@pytest.mark.parametrize("kind", [{"compose": 2}, {"compose": 3, "layout": "below"}, {}])
+def test_steps_with_several_classes(kind, capsys):
+    given = {"out": "x", "device": "cpu", "batch_size": 4, **kind}
+    options = complete(given) | {"validation": 0, "several": not kind}
+    estimate.main(json.dumps(options), "1", "20", "20", "5")
+    found = json.loads(capsys.readouterr().out)
+    assert found["step"] > 0 and found["picture"] > 0
 
 
 def test_a_failure_in_the_process_is_a_sentence(monkeypatch, capsys):

@@ -14,6 +14,7 @@ import pytest
 from tiny_runs import (
     TINY,
     assert_equal_runs,
+    edit,
     environment,
     go_on,
     history,
@@ -32,6 +33,7 @@ from minicaps.backend import choose_device
 from minicaps.nn import Module
 from minicaps.options import complete
 from minicaps.routing import Routed
+from minicaps.runs import open_run
 from minicaps.training import Trainer
 
 CPU = choose_device("cpu")
@@ -318,3 +320,10 @@ def test_no_step_waits_for_the_device(strict_cupy, monkeypatch):
     run("--device", "gpu", "--clip", "1", "--weight-decay", "0.1")
     assert waits == [0] * 5
     assert strict_cupy.host_syncs["get"] > 0  # results do come to the host
+
+
+def test_a_run_knows_what_its_pictures_are_drawn_on():
+    path = run() / "best.npz"
+    assert open_run("run", CPU).background == "dark"
+    edit(path, lambda meta: meta["preprocessing"].pop("background"))  # an older run
+    assert open_run("run", CPU).background is None

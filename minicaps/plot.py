@@ -8,18 +8,21 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps import data, insight, plotting, runs
+from minicaps import data, insight, plotting, runs, samples, scores
 from minicaps.backend import choose_device
-from minicaps.command import data_source, fail, guarded, number, start
+from minicaps.command import WrongUsage, data_source, fail, guarded, number, start
+from minicaps.evaluate import classify
 from minicaps.plotting import short
+from minicaps.training import EVALUATION_BATCH
 
 NAME = "minicaps.plot"
 OFFSETS = np.linspace(-0.25, 0.25, 11)  # Sabour et al. 2017, figure 4
 ABOUT = """\
-Draw figures of a run, all that its network has or those that are named:
+Draw figures of a run: all that its network has, or those that are named.
 
   curves           loss and error by epoch
   reconstructions  a test picture of each class, and what the decoder draws of it
+  confusion        how often which class was taken for which
   couplings        where the parts of a picture lie that vote for a class, by iteration
   sweeps           what the decoder draws when one number of a capsule is moved
   kernels          the kernels of the first convolution
@@ -32,14 +35,11 @@ EXAMPLES = """examples (the first line makes a run, in a minute):
 """
 
 
-class Unavailable(Exception):
-    """A figure that this run has nothing for; the message says why."""
-
-
 def main(arguments=None):
     """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 130 Ctrl-C."""
-    options = _parser().parse_args(arguments)
-    return guarded(NAME, partial(_run, options))
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    return guarded(NAME, partial(_run, parser, options))
 
 
 def _parser():
@@ -77,24 +77,44 @@ def _figure(text):
     return text
 
 
-def _run(options):
+def _run(parser, options):
     run = runs.open_run(options.run, choose_device(options.device))
-    out = options.out or run.folder / "figures"
+    missing = _missing(run)
+    if refused := [what for what in options.what if what in missing]:
+        parser.error(f"cannot draw {refused[0]}: {missing[refused[0]]}")
+    shown, out = Shown(run, options), options.out or run.folder / "figures"
     out.mkdir(parents=True, exist_ok=True)
-    shown, code = Shown(run, options), 0
-    for what in dict.fromkeys(options.what or FIGURES):
+    try:
+        return _draw(shown, options.what, missing, out)
+    except WrongUsage as error:
+        parser.error(str(error))
+
+
+def _missing(run):
+    """The figures that cannot be drawn of a run, and why."""
+    missing = {}
+    if not (run.folder / "metrics.csv").exists():
+        missing["curves"] = f"there is no {run.folder / 'metrics.csv'}"
+    if not insight.has_decoder(run.model):
+        missing |= dict.fromkeys(("reconstructions", "sweeps"), "this network has no decoder")
+    if run.model.children_grid is None:
+        missing["couplings"] = "this network has no capsules"
+    return missing
+
+
+def _draw(shown, wanted, missing, out):
+    """Draw the figures that are wanted, or all that can be; return the exit code."""
+    code = 0
+    for what in dict.fromkeys(wanted or FIGURES):
+        if what in missing:
+            print(f"no {what}: {missing[what]}")
+            continue
         path = out / f"{what}.png"
         try:
             FIGURES[what](shown, path)
-        except Unavailable as reason:
-            if options.what:
-                code = fail(NAME, f"cannot draw {what}: {reason}")
-            else:
-                print(f"no {what}: {reason}")
-        except data.DataError as error:
-            code = fail(NAME, f"cannot draw {what}: {error}")
-        else:
             print(path)
+        except data.DataError as error:  # other figures may do without the data
+            code = fail(NAME, f"cannot draw {what}: {error}")
     return code
 
 
@@ -105,42 +125,35 @@ class Shown:
         self.run, self.options = run, options
 
     @cached_property
-    def data(self):
-        read = runs.dataset(self.run, self.options.data, self.options.data_dir)
-        there, wanted = read.test.images.shape[1:], self.run.input_shape
-        if there != wanted:
-            raise data.DataError(f"{read.name} has pictures {there}, the network takes {wanted}")
-        if read.class_names != self.run.class_names:
-            raise data.DataError(
-                f"{read.name} has the classes {', '.join(read.class_names)}, the network knows"
-                f" {', '.join(self.run.class_names)}"
-            )
-        return read
+    def test(self):
+        o = self.options
+        return samples.choose(self.run, source=o.data, folder=o.data_dir).split
 
     @cached_property
     def index(self):
         """Of the chosen test picture."""
-        name, test = self.options.class_name, self.data.test
+        name, names = self.options.class_name, self.run.class_names
         if name is None:
             index = self.options.index or 0
-            if index >= len(test):
-                raise data.DataError(f"--index is {index}, of {len(test)} test pictures")
+            if index >= len(self.test):
+                raise WrongUsage(
+                    f"there is no --index {index}: 0 to {len(self.test) - 1} are there"
+                )
             return index
-        if name not in self.run.class_names:
-            names = ", ".join(self.run.class_names)
-            raise data.DataError(f"--class is {name!r}, the classes are {names}")
-        found = np.flatnonzero(test.labels == self.run.class_names.index(name))
+        if name not in names:
+            raise WrongUsage(f"there is no --class {name}: choose from {', '.join(names)}")
+        found = np.flatnonzero(self.test.labels == names.index(name))
         if not found.size:
-            raise data.DataError(f"there is no test picture of class {name!r}")
+            raise data.DataError(f"there is no test picture of class {name}: choose another")
         return int(found[0])
 
     @property
     def picture(self):
-        return self.data.test.images[self.index]
+        return self.test.images[self.index]
 
     @property
     def label(self):
-        return int(self.data.test.labels[self.index])
+        return int(self.test.labels[self.index])
 
     @cached_property
     def view(self):
@@ -149,8 +162,6 @@ class Shown:
 
 def _curves(shown, path):
     rows = shown.run.folder / "metrics.csv"
-    if not rows.exists():
-        raise Unavailable(f"there is no {rows}")
     try:
         with open(rows, newline="") as file:
             history = [
@@ -162,25 +173,23 @@ def _curves(shown, path):
 
 
 def _reconstructions(shown, path):
-    model = _with_decoder(shown)
-    test, names = shown.data.test, shown.run.class_names
-    chosen = test.take(np.unique(test.labels, return_index=True)[1])
+    model, names = shown.run.model, shown.run.class_names
+    chosen = shown.test.take(np.unique(shown.test.labels, return_index=True)[1])
     views = [insight.view(model, picture) for picture in chosen.images]
     drawn = [insight.reconstruction(model, view.poses, view.answer) for view in views]
     labels, answers = [names[k] for k in chosen.labels], [names[view.answer] for view in views]
     plotting.reconstructions(chosen.images, np.array(drawn), labels, answers, path)
 
 
-def _with_decoder(shown):
-    if not insight.has_decoder(shown.run.model):
-        raise Unavailable("this network has no decoder")
-    return shown.run.model
+def _confusion(shown, path):
+    names = shown.run.class_names
+    answers = classify(shown.run, shown.test, EVALUATION_BATCH, quiet=False).argmax(axis=1)
+    counts = scores.confusion_matrix(shown.test.labels, answers, len(names))
+    plotting.confusion(counts, names, path)
 
 
 def _couplings(shown, path):
     grid, names = shown.run.model.children_grid, shown.run.class_names
-    if grid is None:
-        raise Unavailable("this network has no capsules")
     view = shown.view
     parents = view.couplings[0].shape[1]
     first, second = view.ranking[:2]
@@ -196,8 +205,7 @@ def _couplings(shown, path):
 
 
 def _sweeps(shown, path):
-    model = _with_decoder(shown)
-    drawn = insight.sweep(model, shown.view.poses, shown.label, OFFSETS)
+    drawn = insight.sweep(shown.run.model, shown.view.poses, shown.label, OFFSETS)
     plotting.sweeps(path, drawn, OFFSETS, shown.run.class_names[shown.label])
 
 
@@ -208,6 +216,7 @@ def _kernels(shown, path):
 FIGURES = {
     "curves": _curves,
     "reconstructions": _reconstructions,
+    "confusion": _confusion,
     "couplings": _couplings,
     "sweeps": _sweeps,
     "kernels": _kernels,

@@ -18,9 +18,9 @@ CENTRED = ("mnist", "strokes")  # others need not have their ink in the middle
 NAMED = 3  # of the classes seen
 BAR = 40  # characters of a score of 1
 ABOUT = """\
-Classify pictures of any size, grey or in colour, by a trained network: print the
-lengths of all capsules, and draw for each picture a figure of them, of where the
-parts lie that vote for the answer, and of what the decoder draws from its capsule.
+Classify pictures of any size, grey or in colour, by a trained network: print
+the lengths of all capsules, and draw for each picture a figure: them, where the
+parts lie that vote for the answer, and what the decoder draws from its capsule.
 """
 EXAMPLES = """examples (the first two lines make a run, in a minute, and pictures):
   python -m minicaps.train --out runs/first
@@ -29,7 +29,8 @@ EXAMPLES = """examples (the first two lines make a run, in a minute, and picture
   python -m minicaps.predict runs/first photo.jpg --invert yes
   python -m minicaps.predict runs/first digits --json > answers.jsonl
 
-The exit code is 0, 1 if a picture could not be used (the others still are), 2 for wrong usage.
+The exit code is 0; 1 if a picture could not be used (the others still are);
+2 for wrong usage.
 """
 
 
@@ -77,12 +78,6 @@ def _parser():
 
 def _run(options):
     run = runs.open_run(options.run, choose_device(options.device))
-    channels = run.input_shape[0]
-    if channels not in (1, 3):
-        raise data.DataError(
-            f"{run.path} is for pictures of {channels} channels; files of pictures have 1 (grey) or"
-            " 3 (colour)"
-        )
     files, code = _files(options.pictures)
     figures = [None] * len(files)
     if not options.no_figures:

@@ -37,7 +37,8 @@ ROOMS = (
     ("options", "estimate", "samples", "evaluation_multi"),
     ("session",),
     ("repeat",),
-    ("train", "evaluate", "predict", "plot", "bench"),
+    ("train", "evaluate", "predict", "bench"),
+    ("plot",),
     ("__main__",),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

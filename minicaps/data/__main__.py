@@ -192,8 +192,6 @@ def _fetch(options):
 
 def _export(options):
     data = load(options.name, folder=options.data_dir)
-    if len(data.test.images[0]) not in (1, 3):
-        raise DataError(f"{data.name} has {len(data.test.images[0])} channels, a PNG has 1 or 3")
     options.to.mkdir(parents=True, exist_ok=True)
     if any(options.to.iterdir()):
         raise DataError(f"{options.to} is not empty: name a new folder")

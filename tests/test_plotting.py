@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from minicaps import plotting
+from minicaps.plotting import canvas
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -38,8 +39,8 @@ def test_curves(tmp_path, epochs, accuracy):
         rows = [row(k + 1, accuracy, validation) for k in range(epochs)]
         plotting.curves(rows, path)
         # equal curves: what is drawn last covers the other
-        assert contains(pixels(path), plotting.ORANGE) == validation
-        assert contains(pixels(path), plotting.BLUE)  # in the legend at least
+        assert contains(pixels(path), canvas.ORANGE) == validation
+        assert contains(pixels(path), canvas.BLUE)  # in the legend at least
 
 
 @pytest.mark.parametrize(("channels", "classes"), [(1, 10), (2, 2), (3, 26)])
@@ -50,5 +51,5 @@ def test_reconstructions(tmp_path, channels, classes):
     plotting.reconstructions(images, drawn, names, names, tmp_path / "right.png")
     plotting.reconstructions(images, drawn, names, ["?", *names[1:]], tmp_path / "wrong.png")
     if channels < 3:  # no colours but those of the text
-        assert not contains(pixels(tmp_path / "right.png"), plotting.ORANGE)
-    assert contains(pixels(tmp_path / "wrong.png"), plotting.ORANGE)
+        assert not contains(pixels(tmp_path / "right.png"), canvas.ORANGE)
+    assert contains(pixels(tmp_path / "wrong.png"), canvas.ORANGE)

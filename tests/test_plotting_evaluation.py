@@ -5,6 +5,7 @@ import pytest
 from test_plotting import contains, pixels
 
 from minicaps import plotting
+from minicaps.plotting import canvas
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -16,14 +17,14 @@ def test_confusion_shows_right_answers_and_wrong_ones(tmp_path, classes):
     names = [f"the class with the number {k}" for k in range(classes)]
     plotting.confusion(counts, names, tmp_path / "c.png")
     picture = pixels(tmp_path / "c.png")
-    assert contains(picture, plotting.BLUE) and contains(picture, plotting.ORANGE)
+    assert contains(picture, canvas.BLUE) and contains(picture, canvas.ORANGE)
 
 
-@pytest.mark.parametrize(("shift", "colour"), [(0, plotting.BLUE), (1, plotting.ORANGE)])
+@pytest.mark.parametrize(("shift", "colour"), [(0, canvas.BLUE), (1, canvas.ORANGE)])
 def test_confusion_has_one_colour_for_one_kind(tmp_path, shift, colour):
     plotting.confusion(np.roll(np.diag([5, 5, 5]), shift, axis=1), "abc", tmp_path / "c.png")
     picture = pixels(tmp_path / "c.png")
-    for other in (plotting.BLUE, plotting.ORANGE):
+    for other in (canvas.BLUE, canvas.ORANGE):
         assert contains(picture, other) == (other == colour)
 
 
@@ -40,7 +41,7 @@ def test_one_wrong_answer_of_a_thousand_can_be_seen(tmp_path):
 def test_confusion_without_a_picture_of_some_class_and_with_large_counts(tmp_path):
     counts = np.array([[123_456, 7], [0, 0]])
     plotting.confusion(counts, ["$a$", "b_$"], tmp_path / "c.png")  # a $ starts no formula
-    assert contains(pixels(tmp_path / "c.png"), plotting.BLUE)
+    assert contains(pixels(tmp_path / "c.png"), canvas.BLUE)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_worst(tmp_path, shape, number, wrong, decoder):
     plotting.worst(images, drawn if decoder else None, captions, marked, tmp_path / "w.png")
     picture = pixels(tmp_path / "w.png")
     if shape[0] == 1:  # no colours but those of the text
-        assert contains(picture, plotting.ORANGE) == bool(wrong)
+        assert contains(picture, canvas.ORANGE) == bool(wrong)
 
 
 def test_names_are_shortened_so_that_they_stay_apart():

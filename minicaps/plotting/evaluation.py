@@ -1,0 +1,105 @@
+"""Figures of an evaluation: which classes are taken for which, and the worst answers."""
+
+import numpy as np
+
+from minicaps.plotting.canvas import (
+    BLUE,
+    INK,
+    ORANGE,
+    channels_last,
+    names_as_they_are,
+    new_figure,
+    save,
+    short,
+)
+
+MOST_NUMBERS = 24  # classes: in more, the numbers would not be readable
+MOST_NAMES = 100  # classes: of more, every second, third, … is named
+
+
+@names_as_they_are
+def confusion(counts, class_names, path):
+    """Draw how often a class (row) got which answer (column); counts (J, J), whole numbers.
+
+    Shades are shares of the row; their square root, so that one of a hundred can be seen.
+    """
+    n = len(counts)
+    side = min(max(4.5, 1.5 + 0.36 * n), 12)  # inches
+    figure = new_figure(side + 0.8, side + 0.9)
+    axes = figure.subplots()
+    right = np.eye(n, dtype=bool)
+    shares = np.sqrt(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+    for which, colour in ((right, BLUE), (~right, ORANGE)):
+        axes.imshow(np.ma.array(shares, mask=~which), cmap=_shades(colour), vmin=0, vmax=1)
+    figure.suptitle(_title_of_confusion(counts, class_names), color=INK, fontsize=10)
+    axes.set_xlabel("answer", color=INK)
+    axes.set_ylabel("class", color=INK)
+    step = -(-n // MOST_NAMES)
+    names = [short(name, 20 if n <= MOST_NUMBERS else 14) for name in class_names][::step]
+    size = 9 if n <= MOST_NUMBERS else max(4.5, 9 * MOST_NUMBERS / n)
+    upright = max(map(len, names)) > 2
+    places = np.arange(0, n, step)
+    axes.set_xticks(places, names, fontsize=size, rotation=90 if upright else 0)
+    axes.set_yticks(places, names, fontsize=size)
+    axes.tick_params(length=0)
+    if n <= MOST_NUMBERS:
+        size = min(9, 26 / len(str(counts.max())))
+        for k, j in np.argwhere(counts):
+            colour = "white" if shares[k, j] > 0.6 else INK
+            axes.text(j, k, counts[k, j], ha="center", va="center", fontsize=size, color=colour)
+    save(figure, path)
+
+
+def _title_of_confusion(counts, class_names):
+    wrong = counts - np.diag(counts.diagonal())
+    right, total = counts.trace(), counts.sum()
+    said = f"Blue: {right:,} of {total:,} right. "
+    if not wrong.any():
+        return said + "No wrong answers"
+    k, j = np.unravel_index(wrong.argmax(), wrong.shape)
+    said += f"Orange: {total - right:,} wrong,\nmost often "
+    names = short(class_names[k], 16), short(class_names[j], 16)
+    return f"{said}{names[0]} taken for {names[1]} ({wrong.max():,})"
+
+
+@names_as_they_are
+def worst(images, drawn, captions, wrong, path):
+    """Draw pictures with what the decoder makes of them, the worst first.
+
+    images (n, C, H, W); drawn: the same from the strongest rival's capsule and from the right one,
+    or None without a decoder; captions: of each picture its class and its rival, two texts; wrong
+    (n,): whether the rival was the answer.
+    """
+    n, rows = len(images), [images, *(drawn or ())]
+    shape = min(max(images.shape[2] / images.shape[3], 0.4), 2.5)  # as high as it is wide: 1
+    height = 1.2 + (0.3 + 1.1 * shape) * len(rows)
+    figure = new_figure(max(8.6, 1 + 1.2 * n), max(2.4, height))  # inches, at least for the title
+    figure.suptitle(_title_of_worst(drawn, wrong), color=INK, fontsize=11)
+    axes = figure.subplots(len(rows), n, squeeze=False)
+    for k, (own, rival) in enumerate(captions):
+        for row, pictures in enumerate(rows):
+            axes[row, k].imshow(channels_last(pictures[k]), cmap="gray", vmin=0, vmax=1)
+            axes[row, k].set(xticks=[], yticks=[])
+        axes[0, k].set_title(own, color=INK, fontsize=8)
+        mark, colour = (" ✗", ORANGE) if wrong[k] else ("", INK)
+        axes[0, k].set_xlabel(rival + mark, color=colour, fontsize=8)
+    for row, name in enumerate(
+        ("picture", "drawn as\nthe rival", "drawn as\nits class")[: len(rows)]
+    ):
+        axes[row, 0].set_ylabel(name, color=INK)
+    save(figure, path)
+
+
+def _title_of_worst(drawn, wrong):
+    if any(wrong):
+        said = "The worst answers first: above each picture its class, below the strongest rival"
+        said += ", ✗ if that was the answer."
+    else:
+        said = "No wrong answers. The closest first: above its class, below the strongest rival."
+    return said + ("\nWhich drawing is more like the picture?" if drawn else "")
+
+
+def _shades(colour):
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list(colour, ["white", colour])

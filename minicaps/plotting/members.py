@@ -1,0 +1,77 @@
+"""Figures of pictures that have several classes."""
+
+import numpy as np
+
+from minicaps.plotting.canvas import (
+    BLUE,
+    INK,
+    ORANGE,
+    channels_last,
+    names_as_they_are,
+    new_figure,
+    save,
+    short,
+)
+
+MEMBERS = (BLUE, ORANGE, "#009E73", "#CC79A7")  # of classes that share a picture
+
+
+@names_as_they_are
+def members(images, drawn, labels, seen, class_names, path, *, title=None):
+    """Draw pictures of several classes, and each of the classes as redrawn on its own.
+
+    images (n, C, H, W); drawn (n, P, C, H, W), what is drawn for each class of labels (n, J) in
+    their order, or None without a decoder; seen (n, J), the classes that the network answers.
+    title: what the pictures are, by default that they are redrawn.
+    """
+    n, most = len(images), 0 if drawn is None else drawn.shape[1]
+    names = ["picture", "all drawn", *(f"drawn {k + 1}" for k in range(most))]
+    names = names[: 2 + most if most else 1]
+    figure = new_figure(max(7, 1.3 + 1.2 * n), 1.3 + 1.3 * len(names))
+    titles = [title or "Several classes in a picture"]
+    if most:
+        titles.append("below, each is drawn again from its own capsule alone")
+    figure.suptitle(": ".join(titles), color=INK, fontsize=11)
+    axes = figure.subplots(len(names), n, squeeze=False)
+    for k in range(n):
+        rows = [images[k]] if drawn is None else [images[k], *drawn[k]]
+        rows = [channels_last(row) for row in rows]
+        if most:
+            rows.insert(1, _overlaid(drawn[k]))
+        _column(axes[:, k], rows, labels[k], seen[k], class_names)
+    for row, name in enumerate(names):
+        axes[row, 0].set_ylabel(name, color=INK)
+    save(figure, path)
+
+
+def _column(axes, rows, labels, seen, class_names):
+    """A picture of `members` with its drawings below, each with its class in its colour."""
+    present, answer = (
+        [short(class_names[k], 12) for k in np.flatnonzero(which)] for which in (labels, seen)
+    )
+    for one, picture in zip(axes, rows, strict=True):
+        one.imshow(picture, cmap="gray", vmin=0, vmax=1)
+        one.set(xticks=[], yticks=[])
+    axes[0].set_title(", ".join(present) or "none", color=INK, fontsize=9)
+    right = (seen == labels).all()
+    axes[0].set_xlabel(
+        f"seen: {', '.join(answer) or 'none'}" + ("" if right else " ✗"),
+        color=INK if right else ORANGE,
+        fontsize=8,
+    )
+    for k, one in enumerate(axes[2:]):
+        if k < len(present):
+            one.set_xlabel(present[k], color=MEMBERS[k % len(MEMBERS)], fontsize=9)
+        else:
+            one.get_images()[0].set_visible(False)
+            one.set_frame_on(False)
+
+
+def _overlaid(drawn):
+    """Pictures (P, C, H, W) laid over each other (H, W, 3), each in a colour of its own."""
+    picture = np.zeros((*drawn.shape[2:], 3))
+    for k, one in enumerate(drawn.mean(axis=1)):
+        colour = MEMBERS[k % len(MEMBERS)]
+        rgb = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        picture += one[..., None] * rgb
+    return np.minimum(picture, 1)

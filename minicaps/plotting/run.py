@@ -1,0 +1,61 @@
+"""Figures of a training: how it went, and what its network redraws."""
+
+from minicaps.plotting.canvas import (
+    BLUE,
+    INK,
+    ORANGE,
+    channels_last,
+    names_as_they_are,
+    new_figure,
+    save,
+)
+
+
+def curves(history, path):
+    """Draw loss and error by epoch; history is a list of the rows of metrics.csv."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure = new_figure(9, 3.6)
+    epochs = [row["epoch"] for row in history]
+    loss, error = figure.subplots(1, 2)
+    for part, colour, marker in (("train", BLUE, "o"), ("validation", ORANGE, "s")):
+        if f"{part}_loss" not in history[0]:
+            continue
+        style = {"color": colour, "marker": marker, "markersize": 4, "label": part}
+        if part == "train":
+            style["label"] = "train, while it learns"
+        loss.plot(epochs, [row[f"{part}_loss"] for row in history], **style)
+        error.plot(epochs, [100 * (1 - row[f"{part}_accuracy"]) for row in history], **style)
+    loss.set(title="Loss: falling means learning", ylabel="loss")
+    error.set(title="Error: the gap shows overfitting", ylabel="wrong answers, %")
+    for axes in (loss, error):
+        axes.set(
+            xlabel="epoch", xlim=(0.5, len(epochs) + 0.5), ylim=(0, 1.05 * axes.dataLim.y1 or 1)
+        )
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+    save(figure, path)
+
+
+@names_as_they_are
+def reconstructions(images, drawn, labels, answers, path):
+    """Draw inputs above their reconstructions; images and drawn (n, C, H, W), names of classes."""
+    n = len(images)
+    figure = new_figure(max(6, 1 + 0.95 * n), 2.7)  # inches, at least for the title
+    figure.suptitle(
+        "Input above; below, what the decoder draws from the longest capsule", color=INK
+    )
+    axes = figure.subplots(2, n, squeeze=False)
+    for k in range(n):
+        for row, picture in ((0, images[k]), (1, drawn[k])):
+            axes[row, k].imshow(channels_last(picture), cmap="gray", vmin=0, vmax=1)
+            axes[row, k].set(xticks=[], yticks=[])
+        right = labels[k] == answers[k]
+        axes[0, k].set_title(labels[k], color=INK)
+        axes[1, k].set_xlabel(
+            answers[k] if right else f"{answers[k]} ✗", color=INK if right else ORANGE
+        )
+    axes[0, 0].set_ylabel("input", color=INK)
+    axes[1, 0].set_ylabel("drawn", color=INK)
+    save(figure, path)

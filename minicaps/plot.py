@@ -21,9 +21,9 @@ ABOUT = """\
 Draw figures of a run: all that its network has, or those that are named.
 
   curves           loss and error by epoch
-  reconstructions  a test picture of each class, and what the decoder draws of it
+  reconstructions  a picture of each class, and what the decoder draws of it
   confusion        how often which class was taken for which
-  couplings        where the parts of a picture lie that vote for a class, by iteration
+  couplings        where the parts of a picture lie that vote for a class
   sweeps           what the decoder draws when one number of a capsule is moved
   kernels          the kernels of the first convolution
 """
@@ -83,11 +83,14 @@ def _run(parser, options):
     if refused := [what for what in options.what if what in missing]:
         parser.error(f"cannot draw {refused[0]}: {missing[refused[0]]}")
     shown, out = Shown(run, options), options.out or run.folder / "figures"
-    out.mkdir(parents=True, exist_ok=True)
     try:
+        out.mkdir(parents=True, exist_ok=True)
         return _draw(shown, options.what, missing, out)
     except WrongUsage as error:
         parser.error(str(error))
+    except OSError as error:
+        message = f"cannot write {error.filename or out}: {error.strerror or error}"
+        return fail(NAME, f"{message}; name another folder by --out")
 
 
 def _missing(run):
@@ -136,9 +139,7 @@ class Shown:
         if name is None:
             index = self.options.index or 0
             if index >= len(self.test):
-                raise WrongUsage(
-                    f"there is no --index {index}: 0 to {len(self.test) - 1} are there"
-                )
+                raise WrongUsage(f"--index {index} is too large: the last is {len(self.test) - 1}")
             return index
         if name not in names:
             raise WrongUsage(f"there is no --class {name}: choose from {', '.join(names)}")

@@ -119,17 +119,17 @@ def _figures(out, usual, files):
         if figure.exists() and (out or figure.resolve() in pictures):
             raise data.DataError(f"{figure} exists already: choose another --out")
     if files:
-        _writing(folder, lambda: folder.mkdir(parents=True, exist_ok=True))
+        _make(folder)
     return figures
 
 
-def _writing(path, write):
+def _make(folder):
     try:
-        write()
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(
-            f"cannot write {path}: {error.strerror or error}; name another folder by --out, or"
-            " leave the figures out by --no-figures"
+        raise data.DataError(
+            f"cannot write {folder}: {error.strerror}; name another folder by --out, or leave the"
+            " figures out by --no-figures"
         ) from error
 
 
@@ -153,7 +153,7 @@ def _predict(run, file, options, figure):
         "figure": figure and str(figure),
     }
     if figure:
-        _writing(figure, lambda: _draw(run, shown, view, result))
+        _draw(run, shown, view, result)
     return result
 
 

@@ -92,7 +92,7 @@ def test_couplings_and_sweeps_are_of_the_chosen_picture(capsys, drawn):
     seven = int(np.flatnonzero(test.labels == 7)[0])
     for line, index in (((), 0), (("--index", 29), 29), (("--class", "7"), seven)):
         draw(capsys, trained, "couplings", "sweeps", *line)
-        path, picture, columns, entropies, most, grid = drawn["couplings"][0]
+        _, picture, columns, entropies, most, grid = drawn["couplings"][0]
         np.testing.assert_array_equal(picture, test.images[index])
         view = insight.view(model, picture)
         assert [title for title, *_ in columns] == [
@@ -103,7 +103,7 @@ def test_couplings_and_sweeps_are_of_the_chosen_picture(capsys, drawn):
             columns[0][1][-1], insight.share_map(view.couplings[-1], grid, view.answer), atol=1e-6
         )
         assert len(entropies) == 3 and most == pytest.approx(np.log(10))
-        path, pictures, offsets, name = drawn["sweeps"][0]
+        _, pictures, offsets, name = drawn["sweeps"][0]
         assert name == str(test.labels[index])
         expected = insight.sweep(model, view.poses, test.labels[index], offsets)
         np.testing.assert_allclose(pictures, expected, atol=1e-6)

@@ -28,7 +28,8 @@ def prediction(path, picture, ranking, score, headline, *, shares=None, drawn=No
     as in `_show_shares`. drawn: what the decoder makes of the answer's capsule, (C, H, W).
     """
     panels = 2 + (shares is not None) + (drawn is not None)
-    figure = new_figure(3.1 * panels + 0.6, 3.7)
+    bars = min(len(ranking), SHOWN)
+    figure = new_figure(3.1 * panels + 0.6, max(3.7, 0.9 + 0.2 * bars))
     figure.suptitle(headline, color=INK)
     axes = iter(figure.subplots(1, panels))
     _show_picture(next(axes), picture, "As the network sees it")
@@ -46,7 +47,7 @@ def _bars(axes, ranking, score):
     values = [value for _, value in ranking[:SHOWN]]
     places = range(len(values))
     axes.barh(places, values, color=[BLUE] + [PALE] * (len(values) - 1))
-    axes.set_yticks(places, names, fontsize=min(10, 130 / len(values)))
+    axes.set_yticks(places, names, fontsize=10 if len(values) <= 12 else 8)
     axes.invert_yaxis()
     axes.axvline(0.5, color=INK, linewidth=1, linestyle="--")
     axes.set(xlim=(0, 1), xlabel=score)
@@ -147,7 +148,7 @@ def kernels(path, weights):
     cells = np.ones((rows * columns, *weights.shape[1:]))
     largest = abs(weights).max(axis=(1, 2, 3), keepdims=True)
     cells[:n] = 0.5 + 0.5 * weights / np.where(largest > 0, largest, 1)
-    figure = new_figure(max(6, 0.55 * columns), 0.55 * rows * 6 / min(6, columns) + 1)
+    figure = new_figure(max(6, 0.55 * columns), max(2.5, 0.55 * rows * 6 / min(6, columns) + 1))
     figure.suptitle(
         "Kernels of the first convolution, grey is zero.\n"
         "Edges and bars are what it looks for; noise: little was learned",

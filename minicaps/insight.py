@@ -1,4 +1,4 @@
-"""What a trained network says of one picture, and what lies in it: for pictures of it.
+"""What a trained network says of one picture, and what lies in it: for figures.
 
 Letters: I children, J parents (one more in leaky routing: the orphans), D numbers in a pose.
 """
@@ -8,11 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from minicaps import ops
+from minicaps import ops, plotting
 from minicaps.backend import array_module, to_host
 from minicaps.graph import no_grad
+from minicaps.multilabel import redraw
 from minicaps.nn import Conv2d
 from minicaps.tensor import Tensor
+
+SEVERAL = 10  # pictures that are redrawn, where each has several classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +41,16 @@ class View:
         return int(self.ranking[0])
 
 
-def view(model, picture) -> View:
-    """Show a model in evaluation a picture (C, H, W), and write down what it does."""
+def view(model, picture, *, multi=False) -> View:
+    """Show a model in evaluation a picture (C, H, W), and write down what it does.
+
+    multi: the picture may have any number of classes, so logits are of each class alone.
+    """
     with no_grad():
         routed, history = _with_history(model, _like_parameters(model, picture[None]))
-        scores = ops.softmax(routed.activations) if model.logits else routed.activations
+        scores = routed.activations
+        if model.logits:
+            scores = ops.sigmoid(scores) if multi else ops.softmax(scores)
     if routed.poses is None:
         return View(to_host(scores.data)[0], None, ())
     couplings = tuple(to_host(each.couplings.data)[0] for each in history)
@@ -86,6 +94,23 @@ def reconstruction(model, poses, keep):
     """What the decoder draws from one capsule of poses (J, D): (C, H, W); None without decoder."""
     drawn = _drawn(model, poses[None], keep) if has_decoder(model) else None
     return drawn if drawn is None else drawn[0]
+
+
+def draw_reconstructions(model, split, class_names, device, path):
+    """Draw a picture of each class of `split`, and what the decoder makes of the answer's capsule;
+    of pictures with several classes the first ones, and what it makes of each class. The model is
+    on `device`, the pictures are on the host."""
+    if split.multi:
+        some = split.take(np.arange(min(SEVERAL, len(split))))
+        answers, drawn = redraw(model, some.images, some.labels, device)
+        plotting.members(some.images, drawn, some.labels, answers, class_names, path)
+        return
+    chosen = split.take(np.unique(split.labels, return_index=True)[1])
+    views = [view(model, picture) for picture in chosen.images]
+    drawn = [reconstruction(model, each.poses, each.answer) for each in views]
+    labels = [class_names[k] for k in chosen.labels]
+    answers = [class_names[each.answer] for each in views]
+    plotting.reconstructions(chosen.images, np.array(drawn), labels, answers, path)
 
 
 def sweep(model, poses, keep, offsets):

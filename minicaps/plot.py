@@ -102,6 +102,8 @@ def _missing(run):
         missing |= dict.fromkeys(("reconstructions", "sweeps"), "this network has no decoder")
     if run.model.children_grid is None:
         missing["couplings"] = "this network has no capsules"
+    if run.multi:
+        missing["confusion"] = "a picture may have several classes: see minicaps.evaluate"
     return missing
 
 
@@ -143,22 +145,27 @@ class Shown:
             return index
         if name not in names:
             raise WrongUsage(f"there is no --class {name}: choose from {', '.join(names)}")
-        found = np.flatnonzero(self.test.labels == names.index(name))
+        labels, k = self.test.labels, names.index(name)
+        found = np.flatnonzero(labels[:, k] if self.test.multi else labels == k)
         if not found.size:
             raise data.DataError(f"there is no test picture of class {name}: choose another")
         return int(found[0])
 
     @property
     def picture(self):
-        return self.test.images[self.index]
+        return self.test.take(np.array([self.index])).images[0]
 
     @property
     def label(self):
-        return int(self.test.labels[self.index])
+        """A class of the picture: of several, the one with the highest score."""
+        if not self.test.multi:
+            return int(self.test.labels[self.index])
+        present = self.test.labels[self.index].astype(bool)
+        return next((int(k) for k in self.view.ranking if present[k]), self.view.answer)
 
     @cached_property
     def view(self):
-        return insight.view(self.run.model, self.picture)
+        return insight.view(self.run.model, self.picture, multi=self.run.multi)
 
 
 def _curves(shown, path):
@@ -174,16 +181,14 @@ def _curves(shown, path):
 
 
 def _reconstructions(shown, path):
-    model, names = shown.run.model, shown.run.class_names
-    chosen = shown.test.take(np.unique(shown.test.labels, return_index=True)[1])
-    views = [insight.view(model, picture) for picture in chosen.images]
-    drawn = [insight.reconstruction(model, view.poses, view.answer) for view in views]
-    labels, answers = [names[k] for k in chosen.labels], [names[view.answer] for view in views]
-    plotting.reconstructions(chosen.images, np.array(drawn), labels, answers, path)
+    run = shown.run
+    insight.draw_reconstructions(run.model, shown.test, run.class_names, run.device, path)
 
 
 def _confusion(shown, path):
     names = shown.run.class_names
+    if shown.test.multi:
+        raise data.DataError("a picture may have several classes: see minicaps.evaluate")
     answers = classify(shown.run, shown.test, EVALUATION_BATCH, quiet=False).argmax(axis=1)
     counts = scores.confusion_matrix(shown.test.labels, answers, len(names))
     plotting.confusion(counts, names, path)

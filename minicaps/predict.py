@@ -11,9 +11,9 @@ from minicaps.backend import choose_device
 from minicaps.command import fail, guarded, start
 from minicaps.data.own import files_in
 from minicaps.data.pictures import centre, file_names, fit, has_light_border, read_picture
+from minicaps.multilabel import SEEN
 
 NAME = "minicaps.predict"
-SEEN = 0.5  # a class with a higher score is there
 CENTRED = ("mnist", "strokes")  # others need not have their ink in the middle
 NAMED = 3  # of the classes seen
 BAR = 40  # characters of a score of 1
@@ -137,12 +137,14 @@ def _predict(run, file, options, figure):
     """What the network says of a file, as a dictionary for JSON; draws the figure, if any."""
     picture = read_picture(file)
     shown, changes = _prepared(run, picture, options)
-    view = insight.view(run.model, shown)
+    view = insight.view(run.model, shown, multi=run.multi)
     scores = {run.class_names[k]: float(view.scores[k]) for k in view.ranking}
+    seen, doubt = _seen(run, scores)
     result = {
         "file": str(file),
         "answer": run.class_names[view.answer],
-        "doubt": _doubt(run, scores),
+        "seen": seen,
+        "doubt": doubt,
         "score": run.model.score,
         "scores": scores,
         "size": list(picture.shape[1:]),
@@ -164,9 +166,9 @@ def _prepared(run, picture, options):
     inverted = options.invert == "yes" or (
         options.invert == "auto" and run.background not in (border, "mixed", None)
     )
-    other_size = list(picture.shape[1:]) != size
+    known = run.options["data"] in CENTRED and not run.multi
     centred = options.centre == "yes" or (
-        options.centre == "auto" and run.options["data"] in CENTRED and other_size
+        options.centre == "auto" and known and list(picture.shape[1:]) != size
     )
     picture = 1 - picture if inverted else picture
     picture = fit(picture, picture.shape[1:], channels)
@@ -178,25 +180,26 @@ def _prepared(run, picture, options):
     return shown, {"border": border, "inverted": inverted, "centred": centred}
 
 
-def _doubt(run, scores):
-    """Why the answer is doubtful, in words; None if one class is seen."""
+def _seen(run, scores):
+    """The classes that are seen, and why the answer is doubtful, in words; None if it is not."""
     what, values = run.model.score, scores
-    if run.options["loss"] == "cross-entropy" and not run.model.logits:  # P(k) = a_k / Σ_j a_j
+    shares = run.options["loss"] == "cross-entropy" and not run.model.logits
+    if shares and not run.multi:  # P(k) = a_k / Σ_j a_j
         total = sum(scores.values()) or 1
         what, values = "share", {name: value / total for name, value in scores.items()}
-    seen = [name for name, value in values.items() if value > SEEN]
+    seen, doubt = [name for name, value in values.items() if value > SEEN], None
     if not seen:
-        return f"none of the classes is seen (no {what} is above {SEEN})"
-    if len(seen) > 1:
+        doubt = f"none of the classes is seen (no {what} is above {SEEN})"
+    elif len(seen) > 1 and not run.multi:
         more = f" and {len(seen) - NAMED} more" if len(seen) > NAMED else ""
-        return f"several classes are seen ({what} above {SEEN}): {', '.join(seen[:NAMED])}{more}"
-    return None
+        doubt = f"several classes are seen ({what} above {SEEN}): {', '.join(seen[:NAMED])}{more}"
+    return seen, doubt
 
 
 def _headline(result):
     if result["doubt"]:
         return f"unsure: {result['doubt']}; the nearest is {result['answer']}"
-    return result["answer"]
+    return ", ".join(result["seen"])
 
 
 def _report(result):

@@ -8,21 +8,15 @@ from pathlib import Path
 import numpy as np
 
 import minicaps
-from minicaps import checkpoint, data, plotting
-from minicaps.backend import choose_device, to_host
+from minicaps import checkpoint, data, insight, plotting
+from minicaps.backend import choose_device
 from minicaps.checkpoint import CheckpointError, write_json
 from minicaps.command import usage
-from minicaps.data.batches import batches
 from minicaps.display import Display
-from minicaps.graph import no_grad
 from minicaps.lock import check_unused, locked
 from minicaps.machine import describe_machine
-from minicaps.multilabel import redraw
 from minicaps.options import resumed
-from minicaps.tensor import Tensor
 from minicaps.training import StopRequest, Trainer, load_model
-
-DRAWN = 10  # test pictures that are redrawn, of several classes
 
 
 class Session:
@@ -94,7 +88,10 @@ class Session:
             write_json(folder / "summary.json", summary)
             plotting.curves(trainer.history, folder / "curves.png")
             if trainer.options["reconstruction"]:
-                _draw_reconstructions(trainer, folder / "reconstructions.png")
+                model = load_model(folder / "best.npz", trainer.device).eval()
+                test, names = trainer.data.test, trainer.data.class_names
+                path = folder / "reconstructions.png"
+                insight.draw_reconstructions(model, test, names, trainer.device, path)
         _say(summary, folder)
         return summary
 
@@ -189,25 +186,3 @@ def _say(summary, folder):
         f" training{early if summary['stopped_early'] else ''}."
     )
     print(f"Results: {folder}/ ({', '.join(sorted(p.name for p in folder.iterdir()))})")
-
-
-def _draw_reconstructions(trainer, path):
-    """Draw one test picture of each class, and what the best model's decoder makes of it."""
-    model = load_model(trainer.folder / "best.npz", trainer.device).eval()
-    if trainer.data.multi:
-        some = trainer.data.test.take(np.arange(min(DRAWN, len(trainer.data.test))))
-        seen, drawn = redraw(model, some.images, some.labels, trainer.device)
-        names = trainer.data.class_names
-        plotting.members(some.images, drawn, some.labels, seen, names, path)
-        return
-    labels, names = trainer.data.test.labels, trainer.data.class_names
-    chosen = trainer.data.test.take(np.unique(labels, return_index=True)[1])
-    images, labels = next(batches(chosen, len(chosen)))
-    with no_grad():
-        routed = model(Tensor(trainer.device.put(images.astype(trainer.dtype, copy=False))))
-        answers = routed.activations.argmax(axis=1)
-        drawn = model.reconstruct(routed.poses, answers).numpy()
-    answers = to_host(answers)
-    plotting.reconstructions(
-        images, drawn, [names[k] for k in labels], [names[k] for k in answers], path
-    )

@@ -135,6 +135,20 @@ def test_reconstructions_show_each_class_once(capsys, drawn):
     assert labels == sorted(set(labels))
 
 
+def test_pictures_of_several_classes(capsys, drawn, monkeypatch):
+    trained = run("--compose", "2")
+    drawn.clear()
+    monkeypatch.setattr(plotting, "members", lambda *args: drawn.update(members=args))
+    lines, _ = draw(capsys, trained, "--class", "3")
+    assert "no confusion: a picture may have several classes: see minicaps.evaluate" in lines
+    labels = drawn["members"][2]
+    assert (labels.sum(axis=1) == 2).all()
+    shown = runs.dataset(runs.open_run(trained, choose_device("cpu")), test_only=True).test
+    first = shown.take(np.flatnonzero(shown.labels[:, 3])[:1])
+    np.testing.assert_array_equal(drawn["couplings"][0][1], first.images[0])
+    assert first.labels[0, int(drawn["sweeps"][0][3])] == 1  # a class that is there
+
+
 def test_pictures_of_one_s_own_in_colour(capsys, monkeypatch):
     rng = np.random.default_rng(0)
     for k in range(30):

@@ -55,7 +55,7 @@ def saved(name, picture):
 def answering(monkeypatch, *scores):
     """Let all networks give these scores to the first classes, 0 to others."""
 
-    def view(model, picture):
+    def view(model, picture, multi):
         padded = np.zeros(10, np.float32)
         padded[: len(scores)] = scores
         return View(padded, None, ())
@@ -67,9 +67,9 @@ def shown(monkeypatch):
     """Collect the pictures that networks are shown."""
     pictures, view = [], insight.view
 
-    def watched(model, picture):
+    def watched(model, picture, **keywords):
         pictures.append(picture)
-        return view(model, picture)
+        return view(model, picture, **keywords)
 
     monkeypatch.setattr(insight, "view", watched)
     return pictures
@@ -115,6 +115,19 @@ def test_doubts(trained, capsys, monkeypatch, scores, doubt):
     assert result["doubt"] == doubt
     assert predict.main([str(trained), "a.png", "--no-figures"]) == 0
     assert ("unsure" in capsys.readouterr().out) == (doubt is not None)
+
+
+def test_a_network_that_learned_several_classes_may_see_several(capsys, monkeypatch):
+    trained = run("--compose", "2")
+    answering(monkeypatch, 0.6, 0.9)
+    results, _ = ask(capsys, trained, saved("a.png", strokes()))
+    assert results[0]["doubt"] is None and results[0]["seen"] == ["1", "0"]
+    assert not results[0]["centred"]
+    assert predict.main([str(trained), "a.png", "--no-figures"]) == 0
+    assert "a.png: 1, 0\n" in capsys.readouterr().out
+    answering(monkeypatch, 0.4)
+    (result,), _ = ask(capsys, trained, "a.png")
+    assert result["seen"] == [] and result["doubt"].startswith("none of the classes is seen")
 
 
 def test_what_the_cross_entropy_trained_is_read_as_shares(capsys, monkeypatch):

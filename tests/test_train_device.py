@@ -171,7 +171,7 @@ def slow_steps(monkeypatch):
         clock.now += 12
 
     monkeypatch.setattr(Trainer, "_step", slow)
-    for module in (train, training):
+    for module in (display, training):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
 
 

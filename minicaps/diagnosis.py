@@ -29,7 +29,7 @@ def few_steps(options, pictures):
         return None
     return (
         f"{pictures:,} training pictures in batches of {size} are {steps} step(s) an epoch,"
-        f" {steps * epochs} in all: few to learn from; try --batch-size 8 --epochs 60 --schedule"
+        f" {steps * epochs} in all: few to learn from; try --batch-size 4 --epochs 50 --schedule"
         " cosine, and a smaller --learning-rate if the loss jumps"
     )
 

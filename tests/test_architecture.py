@@ -37,7 +37,7 @@ ROOMS = (
     ("options", "estimate", "samples", "evaluation_multi"),
     ("session",),
     ("repeat",),
-    ("train", "evaluate", "predict", "bench"),
+    ("train", "evaluate", "predict", "bench", "experiments"),
     ("plot",),
     ("__main__",),
 )

@@ -1,0 +1,95 @@
+"""`python -m minicaps.experiments NAME`: repeat an experiment of the sources."""
+
+import argparse
+import importlib
+import pkgutil
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+
+from minicaps import experiments
+from minicaps.backend import choose_device
+from minicaps.command import fail, guarded, number, start
+from minicaps.experiments.lab import NAME, Lab
+from minicaps.experiments.results import Results, print_table
+from minicaps.training import Interrupted, StopRequest
+
+FRAMEWORK = {"__main__", "lab", "results"}
+NAMES = [m.name for m in pkgutil.iter_modules(experiments.__path__) if m.name not in FRAMEWORK]
+QUICK = "This is quick: small data, few epochs, one seed. Its figures say nothing yet."
+
+
+def main(arguments=None):
+    """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 128+n a signal."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(arguments)
+    if options.name is None:
+        for name in NAMES:
+            print(f"{name:12} {_module(name).TITLE}")
+        return 0
+    command = shlex.join(["python", "-m", NAME, *arguments])
+    return guarded(NAME, partial(_run, options, command))
+
+
+def _module(name):
+    return importlib.import_module(f"{experiments.__name__}.{name}")
+
+
+def _run(options, command):
+    module, stop = _module(options.name), StopRequest()
+    runs = Path("runs", "experiments", options.name + ("-quick" if options.quick else ""))
+    lab = Lab(runs, options.quick, choose_device(options.device), options.data_dir, stop)
+    folder = runs if options.quick else Path(options.out)
+    results = Results(folder, options.name, module.parts(options.quick))
+    seeds = range(options.seeds or (1 if options.quick else module.SEEDS))
+    print(f"{options.name}: {module.TITLE}")
+    try:
+        with stop.listening():
+            for name, settings in results.parts.items():
+                for seed in seeds:
+                    results.measure(name, seed, partial(module.measure, lab, name, settings, seed))
+    except Interrupted:
+        text = f"stopped; what is done is kept. Go on with:\n  {command}"
+        return fail(NAME, text, 128 + stop.signal)
+    found = results.gather(seeds)
+    table = module.table(found)
+    results.write(seeds, module.TITLE, table, command)
+    module.draw(found, folder / f"{options.name}.png", lab)
+    print()
+    print_table(table)
+    if options.quick:
+        print(f"\n{QUICK}")
+    print(f"\nWritten: {folder / options.name}.json and .png")
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {NAME}",
+        description="Repeat an experiment of the sources: train its networks, measure them, and"
+        " print the source's figures beside ours. Without a name: list the experiments.",
+        epilog="Example: python -m minicaps.experiments pairs --quick",
+    )
+    parser.add_argument("name", nargs="?", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+    what = parser.add_argument_group("what to do")
+    what.add_argument(
+        "--quick", action="store_true", help="try it out in less than three minutes, one seed"
+    )
+    what.add_argument(
+        "--seeds", type=number(int, 1), metavar="N", help="repeat with N seeds (default: 3, mostly)"
+    )
+    where = parser.add_argument_group("where")
+    where.add_argument(
+        "--device", choices=["auto", "cpu", "gpu"], default="auto", help="where to compute"
+    )
+    where.add_argument("--data-dir", metavar="FOLDER", help="folder searched first for data")
+    where.add_argument(
+        "--out", default="lessons/results/experiments", metavar="FOLDER",
+        help="where the figures go (default: %(default)s); of --quick they go to"
+        " runs/experiments/NAME-quick, as networks do; what is there is not measured again",
+    )  # fmt: skip
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(start(main))

@@ -1,0 +1,167 @@
+"""dimensions: what the 16 numbers of a capsule say, on digits whose true pose is known.
+
+Sabour et al. 2017, section 5.1 and figure 4, change one dimension at a time and look at what the
+decoder draws. `strokes` are drawn in known poses, so this can be measured as well: a linear map
+from the right capsule to each pose, fitted for each class on training pictures, scored on test
+pictures. R² is the share of a pose's variance that the map explains. Equivariance: R² near 1, the
+pose is there. Invariance: the length, which says what is there, hardly moves.
+"""
+
+import json
+
+import numpy as np
+
+from minicaps import ops
+from minicaps.data.strokes import POSE_NAMES
+from minicaps.experiments.results import percent, spread
+from minicaps.plotting.canvas import BLUE, ORANGE, new_figure, save
+from minicaps.runs import open_run
+from minicaps.tensor import Tensor
+
+NAMES = (*POSE_NAMES, "slant")
+TITLE = "what the 16 numbers of a capsule say: pose read off linearly, and swept"
+SEEDS = 3
+SWEEP = np.arange(-5, 6) * 0.05  # added to one dimension at a time
+# Chosen by R² of seed 0 on validation pictures; rotation, thickness, slant after 16 epochs with
+# 0.0005, the paper's weight: 0.52, 0.17, 0.68; 0.005: 0.56, 0.63, 0.79; 0.05: 0.55, 0.80, 0.81
+RECONSTRUCTION = 0.05
+COMPONENTS = 16  # of the features of the network with pooling: as many as a capsule has
+
+
+def parts(quick):
+    common = {"data": "strokes", "validation": 500 if quick else 1000}
+    return {
+        "capsules": common
+        | {"model": "capsnet", "reconstruction": RECONSTRUCTION, "epochs": 4 if quick else 16},
+        "pooling": common | {"model": "pooling-cnn", "epochs": 2 if quick else 10},
+    }
+
+
+def measure(lab, part, settings, seed):
+    options = settings | {"seed": seed}
+    digits = lab.data(options["data"], seed)
+    folder = lab.train(part, digits, options)
+    summary = json.loads((folder / "summary.json").read_text())
+    model = open_run(folder, lab.device).model
+    training, _ = digits.cut_validation(options["validation"], seed)
+    features = {"capsules": capsule_features, "pooling": pooling_features}[part]
+    known, asked = (features(lab, model, split) for split in (training, digits.test))
+    scores = scored(known, training, asked, digits.test)
+    figures = {"R²": dict(zip(NAMES, scores, strict=True))}
+    if part == "pooling":
+        scores = scored(known, training, asked, digits.test, COMPONENTS)
+        figures["R² of 16"] = dict(zip(NAMES, scores, strict=True))
+    activations = lab.outputs(lambda x: model(x).activations, digits.test)
+    right = activations[np.arange(len(digits.test)), digits.test.labels]
+    return figures | {
+        "length": [float(right.mean()), float(right.std())],
+        "accuracy": summary["test_accuracy"],
+        "parameters": summary["parameters"],
+        "seconds": summary["training_seconds"],
+    }
+
+
+def capsule_features(lab, model, split):
+    """The pose (n, 16) of the capsule of each picture's class."""
+    poses = lab.outputs(lambda x: model(x).poses, split)
+    return poses[np.arange(len(split)), split.labels]
+
+
+def pooling_features(lab, model, split):
+    """The hidden layer (n, 128) before the classes."""
+
+    def hidden(x):
+        return ops.relu(model.hidden(ops.global_avg_pool(model.features(x))))
+
+    return lab.outputs(hidden, split)
+
+
+def all_poses(split):
+    """The poses (n, 7) of strokes, in the order of `NAMES`.
+
+    Rotation and shear both tilt a digit's height, and can hardly be told apart in a 0 or a 1. What
+    is seen in each is the slant: the angle of the height, in degrees, positive as the rotation is.
+    """
+    rotation, shear = (split.poses[:, POSE_NAMES.index(name)] for name in ("rotation", "shear"))
+    return np.column_stack([split.poses, rotation - np.degrees(np.arctan(shear))])
+
+
+def scored(known, training, asked, test, components=None):
+    """R² (7,) on `test` of linear maps from features (n, F) to poses, one for each class.
+
+    known, asked: the features of the pictures of `training` and `test`. components: use only so
+    many principal components of the features.
+    """
+    errors, variation = np.zeros(len(NAMES)), np.zeros(len(NAMES))
+    poses, true = all_poses(training), all_poses(test)
+    for label in np.unique(test.labels):
+        here, there = training.labels == label, test.labels == label
+        centre, mean = known[here].mean(axis=0), poses[here].mean(axis=0)
+        if components:
+            axes = np.linalg.svd(known[here] - centre, full_matrices=False)[2][:components].T
+        else:
+            axes = np.eye(known.shape[1])
+        given, new = ((f - centre) @ axes for f in (known[here], asked[there]))
+        linear = np.linalg.lstsq(given, poses[here] - mean, rcond=None)[0]
+        errors += ((true[there] - mean - new @ linear) ** 2).sum(axis=0)
+        variation += ((true[there] - mean) ** 2).sum(axis=0)
+    return [float(share) for share in 1 - errors / variation]
+
+
+def table(results):
+    rows = [["", *(name.replace("translation_", "") for name in NAMES), "length", "accuracy"]]
+    for part, seeds in results.items():
+        for key in ("R²", "R² of 16"):
+            if key in seeds[0]:
+                scores = [spread([f[key][name] for f in seeds], ".2f") for name in NAMES]
+                lengths = [f"{f['length'][0]:.2f}±{f['length'][1]:.2f}" for f in seeds[:1]]
+                right = percent([f["accuracy"] for f in seeds])
+                rows.append([f"{part}, {key}", *scores, *lengths, right])
+    return rows
+
+
+def draw(results, path, lab):
+    """Draw R² of each pose, and one capsule's dimensions swept through the decoder."""
+    figure = new_figure(11, 6)
+    bars, pictures = figure.subplots(1, 2, width_ratios=(1, 1))
+    place, width = np.arange(len(NAMES)), 0.38
+    rows = [(part, [f["R²"] for f in seeds]) for part, seeds in results.items()]
+    for k, ((part, scores), colour) in enumerate(zip(rows, (BLUE, ORANGE), strict=False)):
+        values = np.array([[f[name] for name in NAMES] for f in scores])
+        offset = place + (k - 0.5) * width
+        bars.barh(offset, values.mean(axis=0), width, color=colour, label=part, hatch="//" * k)
+    bars.set(yticks=place, yticklabels=NAMES, xlim=(0, 1), xlabel="R² on test pictures")
+    bars.set_title("Equivariance: how much of the pose\na linear map finds")
+    bars.invert_yaxis()
+    bars.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, -0.25), ncols=2)
+    grid = swept(lab)
+    pictures.imshow(grid, cmap="gray", vmin=0, vmax=1)
+    rows, columns = grid.shape[0] / 16, grid.shape[1] / len(SWEEP)
+    pictures.set(
+        title="Each row: one number of a capsule,\nchanged in steps of 0.05",
+        xticks=np.array([0.5, 5.5, 10.5]) * columns,
+        xticklabels=["−0.25", "as it is", "+0.25"],
+        yticks=(np.arange(16) + 0.5) * rows,
+        yticklabels=range(1, 17),
+        ylabel="dimension",
+    )
+    save(figure, path)
+
+
+def swept(lab):
+    """What the decoder draws as each dimension of a capsule is changed: a row of pictures each."""
+    options = parts(lab.quick)["capsules"] | {"seed": 0}
+    digits = lab.data(options["data"], 0)
+    model = open_run(lab.train("capsules", digits, options), lab.device).model
+    one = digits.test.take(slice(1))
+    label = one.labels[0]
+    pose = lab.outputs(lambda x: model(x).poses, one)
+    dimensions = pose.shape[2]
+    poses = np.tile(pose, (dimensions * len(SWEEP), 1, 1))
+    for row in range(dimensions):
+        poses[row * len(SWEEP) : (row + 1) * len(SWEEP), label, row] += SWEEP.astype(pose.dtype)
+    keep = lab.device.put(np.full(len(poses), label))
+    drawn = model.reconstruct(Tensor(lab.device.put(poses)), keep).numpy()
+    height, width = drawn.shape[2:]
+    grid = drawn[:, 0].reshape(dimensions, len(SWEEP), height, width)
+    return grid.transpose(0, 2, 1, 3).reshape(dimensions * height, len(SWEEP) * width)

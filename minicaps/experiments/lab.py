@@ -1,0 +1,111 @@
+"""What all experiments do alike: train networks that are kept, and ask them."""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from minicaps import checkpoint, data
+from minicaps.backend import Device, to_host
+from minicaps.checkpoint import write_json
+from minicaps.data.batches import batches
+from minicaps.display import Display
+from minicaps.graph import no_grad
+from minicaps.lock import locked
+from minicaps.options import complete
+from minicaps.tensor import Tensor
+from minicaps.training import EVALUATION_BATCH, Interrupted, StopRequest, Trainer
+
+NAME = "minicaps.experiments"
+ELSEWHERE = {"device", "data_dir", "out", "quiet"}  # options that do not change what is learned
+QUICK_TRAINING, QUICK_TEST = 2500, 500  # pictures
+
+
+@dataclass(frozen=True, eq=False)
+class Lab:
+    """Where networks are trained and kept: `folder` holds a run folder for each.
+
+    A network that is there is not trained again, and a training that was stopped goes on.
+    quick: whether the experiment shall be a small one, to try it out.
+    """
+
+    folder: Path
+    quick: bool
+    device: Device
+    data_dir: str | None
+    stop: StopRequest
+
+    def data(self, name, seed, **composed):
+        """The data set `name`, or a small part of it. seed, composed: see `minicaps.data.load`."""
+        folder = None if name == "strokes" else self.data_dir
+        limit = QUICK_TRAINING if self.quick else None
+        whole = data.load(name, folder=folder, limit=limit, seed=seed, **composed)
+        if not self.quick:
+            return whole
+        return replace(whole, test=whole.test.take(np.arange(QUICK_TEST)))
+
+    def train(self, part, dataset, given):
+        """Train a network on `dataset` as the options `given` say, all others at their defaults.
+
+        part: what it is called. Returns its run folder, which has `summary.json` and, for every
+        epoch k, `epoch-k.npz`. Raises ExperimentError if the folder holds a network that learned
+        otherwise.
+        """
+        folder = self.folder / f"{part}-seed-{given['seed']}"
+        options = complete({**given, "device": self.device.kind, "out": str(folder)})
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            last = folder / "last.npz"
+            saved = checkpoint.load(last, needs=("options",)) if last.exists() else None
+            if saved:
+                _check_options(folder, saved[1]["options"], options)
+            if (folder / "summary.json").exists():
+                return folder
+            print(f"\n{folder}" + (": goes on" if saved else ""))
+            display = KeepEpochs(NAME, quiet=False)
+            trainer = Trainer(options, dataset, self.device, folder, display, self.stop)
+            if saved:
+                trainer.load(*saved)
+            write_json(folder / "summary.json", trainer.run())
+        return folder
+
+    def outputs(self, function, split):
+        """What function(images) gives for the pictures of `split`, (n, ...), as NumPy's."""
+        found = []
+        with no_grad():
+            for images, _ in batches(split, EVALUATION_BATCH):
+                if self.stop:
+                    raise Interrupted
+                found.append(to_host(function(Tensor(self.device.put(images))).data))
+        return np.concatenate(found)
+
+
+class ExperimentError(checkpoint.CheckpointError):
+    """Figures or networks that are there, but not those of this experiment."""
+
+
+def _check_options(folder, saved, wanted):
+    """Compare the options that minicaps had when the network was trained."""
+    for name in (wanted.keys() & saved.keys()) - ELSEWHERE:
+        if saved[name] != wanted[name]:
+            raise ExperimentError(
+                f"{folder} holds a network with {name} {saved[name]}, not {wanted[name]}: it is"
+                " from an earlier experiment; move the folder away"
+            )
+
+
+class KeepEpochs(Display):
+    """Shows the training as `minicaps.train` does, and keeps the checkpoint of every epoch."""
+
+    def start(self, trainer):
+        super().start(trainer)
+        if trainer.epoch and not trainer.batch:  # killed before it was kept, perhaps
+            self._keep(trainer)
+
+    def epoch(self, trainer, row):
+        super().epoch(trainer, row)
+        self._keep(trainer)
+
+    def _keep(self, trainer):
+        shutil.copy(trainer.folder / "last.npz", trainer.folder / f"epoch-{trainer.epoch}.npz")

@@ -1,0 +1,124 @@
+"""pairs: networks that learned single digits are shown two different ones in a picture.
+
+The experiment of Jianlin Su 2018 (kexue.fm/archives/4819), who joins them vertically. Learned with
+55,000 of MNIST's training digits; 5,000 are for the curve over the epochs, on which every choice
+was made; the test digits are shown once, to the network of the last epoch.
+"""
+
+import json
+
+import numpy as np
+
+from minicaps.data.compose import compose
+from minicaps.experiments.results import percent, spread
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.runs import open_run
+
+TITLE = "trained on single digits, tested on two joined in one picture"
+SEEDS = 3
+DATA = "mnist"
+COLOURS = (INK, BLUE, ORANGE, "#009E73", "#999999", "#CC79A7")
+LAYOUTS = ("below", "beside")
+
+# % of the pairs that the source found: the two highest are right; and both are above ½ as well
+SOURCE = {
+    "spherical": "≈ 95 / ≈ 95",
+    "recompute": "> 90 / > 90",
+    "pooling": "≈ 40 / ≈ 10",
+}
+
+
+def parts(quick):
+    """All have the same convolutions, and nearly as many parameters."""
+    common = {
+        "data": DATA,
+        "validation": 500 if quick else 5000,
+        "shift": 0,
+        "epochs": 2 if quick else 10,
+        "schedule": "cosine",
+        "batch_size": 16 if quick else 64,
+    }
+    capsules = common | {"model": "capsule-cnn"}
+    return {
+        "spherical": capsules | {"update": "spherical"},
+        "recompute": capsules | {"update": "recompute"},
+        "accumulate": capsules | {"update": "accumulate"},
+        # Learned couplings shared by all positions, as the weights are, are factors of the weights
+        "one-iteration": capsules | {"iterations": 1},
+        "pooling": common | {"model": "pooling-cnn"},
+        "pooling-on-pairs": common | {"model": "pooling-cnn", "compose": 2, "layout": "below"},
+    }
+
+
+def measure(lab, part, settings, seed):
+    name, composed = settings["data"], {key: settings.get(key) for key in ("compose", "layout")}
+    folder = lab.train(part, lab.data(name, seed, **composed), settings | {"seed": seed})
+    digits = lab.data(name, seed)
+    summary = json.loads((folder / "summary.json").read_text())
+    _, held_out = digits.cut_validation(settings["validation"], seed)
+
+    def activations(epoch, split):
+        model = open_run(folder / f"epoch-{epoch}.npz", lab.device).model
+        return lab.outputs(lambda x: model(x).activations, split)
+
+    def shares(epoch, split, layout):
+        pairs = compose(split, len(digits.class_names), layout=layout, seed=seed)
+        return answers(activations(epoch, pairs), pairs.labels)
+
+    last = summary["epochs"]
+    single = activations(last, digits.test).argmax(axis=1) == digits.test.labels
+    return {
+        "single": float(single.mean()),
+        **{layout: shares(last, digits.test, layout) for layout in LAYOUTS},
+        "curve": [shares(epoch, held_out, "below") for epoch in range(1, last + 1)],
+        "parameters": summary["parameters"],
+        "seconds": summary["training_seconds"],
+    }
+
+
+def answers(activations, labels):
+    """How many of the pairs are right, as shares, by three measures; activations (n, J), and labels
+    (n, J) that are 1 for the two classes that are there.
+
+    [the two highest are right; they are above ½ as well; nothing else is above ½ besides].
+    """
+    highest = np.argsort(activations, axis=1)[:, -2:]
+    right = np.take_along_axis(labels, highest, axis=1).all(axis=1)
+    seen = activations > 0.5
+    sure = right & np.take_along_axis(seen, highest, axis=1).all(axis=1)
+    return [float(np.mean(share)) for share in (right, sure, (seen == labels).all(axis=1))]
+
+
+def table(results):
+    measures = ["> ½", "only"]
+    rows = [["%", "one digit", "below", *measures, "source", "beside", *measures, "seconds"]]
+    for part, seeds in results.items():
+        row = [part, percent([figures["single"] for figures in seeds])]
+        for layout in LAYOUTS:
+            row += [percent([figures[layout][k] for figures in seeds]) for k in range(3)]
+            row += [SOURCE.get(part, "–")] if layout == "below" else []
+        rows.append([*row, spread([figures["seconds"] for figures in seeds], ",.0f")])
+    return rows
+
+
+def draw(results, path, lab):
+    """Draw how the pairs come out right as single digits are learned."""
+    figure = new_figure(11, 3.8)
+    axes = figure.subplots(1, 3, sharey=True)
+    styles = zip(COLOURS, "os^Dv*", strict=True)
+    for (part, seeds), (colour, marker) in zip(results.items(), styles, strict=False):
+        curves = 100 * np.array([seed["curve"] for seed in seeds])  # (seeds, epochs, 3)
+        epochs = np.arange(1, curves.shape[1] + 1)
+        for k, panel in enumerate(axes):
+            mean, low, high = (f(curves[:, :, k], axis=0) for f in (np.mean, np.min, np.max))
+            panel.plot(epochs, mean, color=colour, marker=marker, markersize=4, label=part)
+            panel.fill_between(epochs, low, high, color=colour, alpha=0.15, linewidth=0)
+    figure.suptitle("Two joined digits, shown to networks that learn single ones", color=INK)
+    titles = ("the two highest are right", "… and both are above ½", "… and nothing else is")
+    for panel, title in zip(axes, titles, strict=True):
+        panel.set(title=title, xlabel="epochs on single digits", ylim=(0, 100))
+        panel.xaxis.get_major_locator().set_params(integer=True)
+        panel.grid(alpha=0.3)
+    axes[0].set_ylabel("pairs of held-out digits, joined vertically, %")
+    axes[2].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    save(figure, path)

@@ -1,0 +1,93 @@
+"""The figures of an experiment: a small file for each seed, and all of them together."""
+
+import json
+import statistics
+
+from minicaps.checkpoint import write_json
+from minicaps.experiments.lab import ExperimentError
+from minicaps.machine import describe_machine
+
+
+class Results:
+    """The figures in `folder`/NAME/seed-K.json, each part as soon as it is measured."""
+
+    def __init__(self, folder, name, parts):
+        self.folder, self.name, self.parts = folder, name, parts
+
+    def _path(self, seed):
+        return self.folder / self.name / f"seed-{seed}.json"
+
+    def read(self, seed):
+        """{part: what was measured} of a seed, {} at first. Raises ExperimentError for figures of
+        other settings, and for a file that is damaged."""
+        path = self._path(seed)
+        if not path.exists():
+            return {}
+        try:
+            found = json.loads(path.read_text())
+            settings = {part: entry["settings"] for part, entry in found.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ExperimentError(f"{path} is damaged ({error!r}): move it away") from error
+        for part, was in settings.items():
+            if was != self.parts.get(part):
+                raise ExperimentError(
+                    f"{path} has figures of {part} with other settings than this experiment has"
+                    " now: move it away, or give another --out"
+                )
+        return found
+
+    def measure(self, part, seed, work):
+        """Keep what work() returns as the figures of a part, unless they are there already."""
+        if part in self.read(seed):
+            return
+        machine = describe_machine()
+        entry = {"settings": self.parts[part], "figures": work(), "machine": machine}
+        self._path(seed).parent.mkdir(parents=True, exist_ok=True)
+        write_json(self._path(seed), self.read(seed) | {part: entry})
+
+    def gather(self, seeds):
+        """{part: the figures of each seed that has been measured}."""
+        entries = self._entries(seeds)
+        return {part: [entry["figures"] for entry in entries[part]] for part in entries}
+
+    def _entries(self, seeds):
+        read = [self.read(seed) for seed in seeds]
+        entries = {part: [found[part] for found in read if part in found] for part in self.parts}
+        return {part: found for part, found in entries.items() if found}
+
+    def write(self, seeds, title, table, command):
+        """Write all together to `folder`/NAME.json: for the README and for lesson 16."""
+        entries = self._entries(seeds)
+        every = [entry for found in entries.values() for entry in found]
+        report = {
+            "experiment": self.name,
+            "title": title,
+            "command": command,
+            "hours_of_training": round(sum(e["figures"]["seconds"] for e in every) / 3600, 3),
+            "machine": every[-1]["machine"],
+            "seeds": {part: len(found) for part, found in entries.items()},
+            "table": table,
+        }
+        write_json(self.folder / f"{self.name}.json", report)
+
+
+def percent(values):
+    """The mean of shares, and their standard deviation, in per cent: "93.4 ± 0.5"."""
+    return spread([100 * value for value in values], ".1f")
+
+
+def spread(values, style):
+    """The mean of numbers, and, where there are several, their standard deviation."""
+    text = f"{statistics.fmean(values):{style}}"
+    return text + (f" ± {statistics.stdev(values):{style}}" if len(values) > 1 else "")
+
+
+def print_table(rows):
+    """Print rows of text, the first the header, in columns; numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        first, *others = [
+            text.ljust(width) if k == 0 else text.rjust(width)
+            for k, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join([first, *others]).rstrip())

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from minicaps.data import DataError
-from minicaps.data.pictures import background, fit, picture_size, read_picture
+from minicaps.data.pictures import fit, picture_size, read_picture
 
 
 def saved(path, numbers, **keywords):
@@ -183,14 +183,3 @@ def test_grey_is_luminance_and_colour_repeats_grey():
     grey = np.array([[[0.25, 0.5]]], dtype=np.float32)
     np.testing.assert_array_equal(fit(grey, (1, 2), 3), np.repeat(grey, 3, axis=0))
     np.testing.assert_allclose(fit(np.ones((3, 2, 2), np.float32), (4, 4), 1), 1, atol=1e-6)
-
-
-def test_the_background_is_that_of_the_borders():
-    """A bright disc fills most of every picture; only the borders count."""
-    images = np.ones((3, 2, 6, 8), np.float32)
-    assert background(images) == "light"
-    for border in (images[:, :, 0], images[:, :, -1], images[..., 0], images[..., -1]):
-        border[...] = 0.1
-    assert background(images) == "dark"
-    images[:2] = 1  # most pictures
-    assert background(images) == "light"

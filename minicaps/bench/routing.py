@@ -99,7 +99,7 @@ def _print_rows(rows):
         ("", "MiB", "mebibytes", "memory_ratio"),
     ):
         cells = "".join(f"{row[value]:8,.1f} ({row[ratio]:4.2f})" for row in others)
-        print(f"{label:30}{unit:3}{base[value]:7,.1f}{cells}")
+        print(f"{label:26}{unit:3}{base[value]:7,.1f}{cells}")
 
 
 def compare(batch, repeats):

@@ -26,6 +26,7 @@ from minicaps.ops.shape import output_size
 from minicaps.threads import matmul
 
 LARGEST_PLANE = 32 * 32  # pixels
+FEWEST_PLANES = 8  # of an image: phases and channels
 
 
 class Transform(NamedTuple):
@@ -159,11 +160,13 @@ def worthwhile(image, kernel, stride):
 
     Those between spectra count twice, since their matrices are smaller; so measured. CapsNet's 9×9
     kernels of stride 2 on 256 channels, for 128 images of 20×20: 73 G by patches, 15 G and 2 G by
-    spectra. Single channels, or 3×3 kernels of stride 2, do not gain. Not for half precision, nor
-    for integers, nor for large planes, whose kernels would have spectra much larger than
-    themselves.
+    spectra. 3×3 kernels of stride 2 do not gain. Not for few channels, whose spectra are no
+    matrices, nor for half precision and integers, nor for large planes, whose kernels would have
+    spectra much larger than themselves.
     """
     if not {image.dtype.name, kernel.dtype.name} <= {"float32", "float64"}:
+        return False
+    if stride * stride * image.shape[3] < FEWEST_PLANES:
         return False
     if math.prod(_sizes(image.shape, kernel.shape, stride)[0]) > LARGEST_PLANE:
         return False

@@ -88,7 +88,7 @@ def peak_memory(task):
 
 def _print_titles(sizes):
     base, *others = sizes
-    print(f"{'':33}{base:>7}" + "".join(f"{size:>15}" for size in others))
+    print(f"{'':29}{base:>7}" + "".join(f"{size:>15}" for size in others))
 
 
 def _print_rows(rows):

@@ -1,8 +1,13 @@
 """Fixtures that several test files share."""
 
+import signal
 import sys
 
 import pytest
+
+# A shell lets its background jobs ignore Ctrl-C; tests send it to themselves and to others.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

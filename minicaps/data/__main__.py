@@ -46,7 +46,7 @@ def _parser():
         description="List, fetch and show the data sets.",
         epilog=f"Files are searched in --data-dir, in the folder that {sources.ENVIRONMENT} names, "
         f"in the user's cache and in {sources.DEBIAN}; what is in none of them is downloaded into "
-        "the cache.",
+        "the cache. Example: python -m minicaps.data strokes",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     folder = argparse.ArgumentParser(add_help=False)

@@ -12,6 +12,7 @@ import pytest
 from idx_files import FILES, Tiny, arrays_of, idx_bytes, isolate
 
 from minicaps.data import __main__ as command
+from minicaps.data import load
 
 ROOT = Path(__file__).parents[1]
 
@@ -59,6 +60,7 @@ def test_strokes(tmp_path):
         (["strokes", "--out", "picture.doc"], "must be a .png file, got 'picture.doc'"),
         (["strokes", "--out", "nowhere/picture.png"], "nowhere/picture.png"),
         (["strokes", "--data-dir", "."], "unrecognized arguments"),
+        (["export", "strokes", "to", "--data-dir", "."], "strokes are drawn, not read"),
     ],
 )
 def test_bad_usage(capsys, arguments, said):
@@ -142,6 +144,38 @@ def test_show_counts_classes_and_writes_a_picture(here, monkeypatch, capsys):
     assert re.search(r"^3 +4 +\d$", shown, re.MULTILINE)
     assert re.search(r"^9 +0 +\d$", shown, re.MULTILINE)  # a class without samples
     assert matplotlib.image.imread("told/sheet.png").size
+
+
+def several(folder):
+    """Thirty pictures, number k of the grey k/30; classes "low" below 20, "even", and "all"."""
+    k = np.arange(30)
+    labels = np.stack([k < 20, k % 2 == 0, k >= 0], axis=1).astype(np.uint8)
+    images = np.broadcast_to(k[:, None, None] / 30, (30, 8, 8))
+    names = np.array(["low", "even", "all"])
+    np.savez(folder / "several.npz", images=images, labels=labels, class_names=names)
+    return labels
+
+
+def test_pictures_of_several_classes_count_for_each(here, capsys):
+    labels = several(here)
+    assert command.main(["several.npz"]) == 0
+    said = capsys.readouterr().out
+    rows = [re.search(rf"^{name} +(\d+) +(\d+)$", said, re.M) for name in ("low", "even", "all")]
+    counts = np.array([[int(row[1]), int(row[2])] for row in rows])
+    assert counts.sum(axis=1).tolist() == labels.sum(axis=0).tolist() == [20, 15, 30]
+    assert counts[2].tolist() == [24, 6]
+    assert Path("several-samples.png").is_file()
+
+
+def test_the_exported_picture_has_the_class_of_its_name(here, capsys):
+    labels = several(here)
+    assert command.main(["export", "several.npz", "to"]) == 0
+    assert "3 test pictures, one of each class" in capsys.readouterr().out
+    test = load("several.npz").test
+    for column, name in enumerate(("low", "even", "all")):
+        grey = matplotlib.image.imread(f"to/{name}.png").mean()
+        first = next(k for k in test.names if labels[k, column])
+        assert abs(grey - first / 30) < 1 / 255
 
 
 def test_a_picture_that_cannot_be_written(here, monkeypatch, capsys):

@@ -3,12 +3,12 @@
 import argparse
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from minicaps.command import start
+from minicaps.command import WrongUsage, guarded, start, usage
 from minicaps.data import NAMES, DataError, baselines, load, sources, strokes
+from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.pictures import file_names, parse_size, write_picture
 from minicaps.data.sheet import contact_sheet
 
@@ -26,18 +26,11 @@ def main(arguments=None) -> int:
         arguments.insert(0, "PATH")
     parser = _parser()
     options = parser.parse_args(arguments)
+    work = partial(options.run, options)
     try:
-        options.run(options)
-    except MemoryError:
-        print("minicaps.data: there is not enough memory: try a smaller --size", file=sys.stderr)
-        return 1
-    except (DataError, OSError) as error:
-        print(f"minicaps.data: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nminicaps.data: interrupted", file=sys.stderr)
-        return 130
-    return 0
+        return guarded("minicaps.data", work, no_memory="try a smaller --size")
+    except WrongUsage as error:
+        parser.error(str(error))
 
 
 def _parser():
@@ -115,8 +108,8 @@ def _add_own(commands):
         help="show pictures of your own: a folder of classes, an .npz, four IDX files",
         usage="python -m minicaps.data PATH [options]",
         description="Show what minicaps.train would read from a folder with a folder for each"
-        " class, from an .npz file with images and labels (and class_names), or from a folder with"
-        " four IDX files.",
+        " class (or a table labels.csv), from an .npz file with images and labels (and"
+        " class_names), or from a folder with four IDX files.",
     )
     command.add_argument("path", type=_path, metavar="PATH", help="the folder or the file")
     command.add_argument(
@@ -191,14 +184,16 @@ def _fetch(options):
 
 
 def _export(options):
-    data = load(options.name, folder=options.data_dir)
+    with usage():  # a folder for what is not searched
+        data = load(options.name, folder=options.data_dir)
     options.to.mkdir(parents=True, exist_ok=True)
     if any(options.to.iterdir()):
         raise DataError(f"{options.to} is not empty: name a new folder")
-    labels, firsts = np.unique(data.test.labels, return_index=True)
-    for name, k in zip(file_names(data.class_names[n] for n in labels), firsts, strict=True):
-        write_picture(options.to / f"{name}.png", data.test.images[k])
-    print(f"{len(labels)} test pictures, one of each class: {options.to}")
+    masks = {name: of_class(data.test.labels, k) for k, name in enumerate(data.class_names)}
+    firsts = {name: mask.argmax() for name, mask in masks.items() if mask.any()}
+    for name, first in zip(file_names(firsts), firsts.values(), strict=True):
+        write_picture(options.to / f"{name}.png", data.test.images[first])
+    print(f"{len(firsts)} test pictures, one of each class: {options.to}")
 
 
 def _show(options):
@@ -241,10 +236,8 @@ def _describe(data):
     print(f"pixels: from {images.min():g} to {images.max():g}")
     width = max(14, 2 + max(map(len, data.class_names)))
     print(f"\n{'class':{width}}{'training':>9}{'test':>9}")
-    counts = [
-        np.bincount(part.labels, minlength=len(data.class_names))
-        for part in (data.train, data.test)
-    ]
+    classes = len(data.class_names)
+    counts = [count_classes(part.labels, classes) for part in (data.train, data.test)]
     for name, train, test in zip(data.class_names, *counts, strict=True):
         print(f"{name:{width}}{train:>9,}{test:>9,}")
 

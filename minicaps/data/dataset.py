@@ -182,6 +182,11 @@ def count_classes(labels, classes: int) -> np.ndarray:
     return np.bincount(labels, minlength=classes)
 
 
+def of_class(labels, k: int) -> np.ndarray:
+    """Which samples (n,) have class k, a mask: labels as in `Split`."""
+    return labels[:, k] > 0 if labels.ndim == 2 else labels == k
+
+
 def draw_by_class(labels, count: int, generator) -> np.ndarray:
     """Draw `count` of the samples with labels (n,), of each class in proportion; a mask (n,).
 

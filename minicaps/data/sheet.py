@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minicaps.data.dataset import Split
+from minicaps.data.dataset import Split, of_class
 from minicaps.data.pictures import fit
 
 COLUMNS = 16
@@ -24,7 +24,7 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
     figure = Figure(figsize=(11, above + below), layout="constrained")
     upper, lower = figure.subfigures(2, 1, height_ratios=(above, below))
 
-    samples = [np.flatnonzero(split.labels == label)[:COLUMNS] for label in classes]
+    samples = [np.flatnonzero(of_class(split.labels, label))[:COLUMNS] for label in classes]
     axes = upper.subplots()
     strips = [_strip(_small(split.images[row]), COLUMNS) for row in samples]
     _show(axes, np.concatenate(strips), ink)

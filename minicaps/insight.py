@@ -10,6 +10,7 @@ import numpy as np
 
 from minicaps import ops, plotting
 from minicaps.backend import array_module, to_host
+from minicaps.checkpoint import CheckpointError
 from minicaps.graph import no_grad
 from minicaps.multilabel import redraw
 from minicaps.nn import Conv2d
@@ -45,12 +46,19 @@ def view(model, picture, *, multi=False) -> View:
     """Show a model in evaluation a picture (C, H, W), and write down what it does.
 
     multi: the picture may have any number of classes, so logits are of each class alone.
+
+    Raises CheckpointError if a score is infinite or NaN.
     """
     with no_grad():
         routed, history = _with_history(model, _like_parameters(model, picture[None]))
         scores = routed.activations
         if model.logits:
             scores = ops.sigmoid(scores) if multi else ops.softmax(scores)
+    if not np.isfinite(to_host(scores.data)).all():
+        raise CheckpointError(
+            "a score of the network is infinite or NaN: its parameters are too large, as after a"
+            " training that diverged; take an earlier checkpoint"
+        )
     if routed.poses is None:
         return View(to_host(scores.data)[0], None, ())
     couplings = tuple(to_host(each.couplings.data)[0] for each in history)

@@ -84,10 +84,13 @@ class Optimizer:
                     f"{key} is {saved.shape} {saved.dtype} in the state and"
                     f" {array.shape} {array.dtype} in this optimiser"
                 )
+        updates = {name: int(state[f"updates/{name}"]) for name in self.parameters}
+        steps = int(state["steps"])
+        if min(steps, *updates.values()) < 0:
+            raise ValueError(f"the optimiser's state counts {steps} steps, updates {updates}")
         for key, array in pairs:
             array[...] = array_module(array).asarray(state[key])
-        self.steps = int(state["steps"])
-        self.updates = {name: int(state[f"updates/{name}"]) for name in self.parameters}
+        self.steps, self.updates = steps, updates
 
 
 def _by_name(parameters):

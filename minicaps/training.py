@@ -406,6 +406,11 @@ def load_model(path, device):
         model.astype(next(iter(state.values())).dtype).load_state_dict(state)
     except (KeyError, TypeError, ValueError, StopIteration) as error:
         raise checkpoint.CheckpointError(f"{path} holds no model to build: {error}") from error
+    if not all(np.isfinite(array).all() for array in state.values()):
+        raise checkpoint.CheckpointError(
+            f"{path} has parameters that are infinite or NaN: it is damaged, as no training saves"
+            " such; take another checkpoint of the run"
+        )
     return model.to(device)
 
 

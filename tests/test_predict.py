@@ -12,12 +12,13 @@ import pytest
 from PIL import Image
 from tiny_runs import (
     edit,
+    fill,
     run,
     send_in_call,
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import data, insight, plotting, predict, runs
+from minicaps import data, insight, plot, plotting, predict, runs
 from minicaps.backend import choose_device
 from minicaps.data.pictures import write_picture
 from minicaps.insight import View
@@ -343,6 +344,24 @@ def test_wrong_usage(trained, capsys, line, code, said):
     except SystemExit as stopped:
         assert stopped.code == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [predict.main, plot.main])
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("convolutions.0.weight", np.finfo("f4").max, "a score of the network is infinite or NaN"),
+        ("decoder.layers.1.bias", np.nan, "has parameters that are infinite or NaN"),
+        ("classes.weight", np.inf, "has parameters that are infinite or NaN"),
+    ],
+)
+def test_numbers_that_are_not_finite(trained, capsys, name, value, said, command):
+    fill(trained / "best.npz", f"model/{name}", value)
+    capsys.readouterr()
+    what = saved("p.png", strokes()) if command is predict.main else "couplings"
+    assert command([str(trained), what, "--device", "cpu"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and said in err
 
 
 def test_ctrl_c(trained, capsys, monkeypatch):

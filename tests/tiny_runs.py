@@ -147,6 +147,13 @@ def edit(path, change):
     checkpoint.save(path, arrays, meta)
 
 
+def fill(path, name, value):
+    """Set all numbers of an array of a checkpoint."""
+    arrays, meta = checkpoint.load(path)
+    arrays[name][...] = value
+    checkpoint.save(path, arrays, meta)
+
+
 def send_in_call(monkeypatch, owner, name, call, number=signal.SIGINT):
     """Send this process a signal in the given call (1, 2, …) of a function."""
     function, calls = getattr(owner, name), itertools.count(1)

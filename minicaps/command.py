@@ -43,8 +43,10 @@ def start(main):
     """
     keep_memory()
     one_blas_thread()
-    if sys.stdout is not None:  # None: closed
-        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: no file that is opened later may take its place
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (as long as we run)
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     try:
         if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,11 +55,10 @@ def start(main):
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     except KeyboardInterrupt:  # while options were read
         return 130
-    if sys.stdout is not None:
-        try:
-            sys.stdout.flush()
-        except OSError:  # told already; Python must not try once more when it exits
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        sys.stdout.flush()
+    except OSError:  # told already; Python must not try once more when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
@@ -75,7 +76,15 @@ def guarded(name, work, *, no_memory="try fewer pictures, or smaller ones"):
     except MemoryError:
         return fail(name, f"there is not enough memory: {no_memory}")
     except FAULTS as error:
-        return fail(name, error)
+        return fail(name, _system(error) if isinstance(error, OSError) else error)
+
+
+def _system(error):
+    """What the system refused, in words."""
+    if isinstance(error, BrokenPipeError):
+        return "stopped, as nobody reads its output any more (Broken pipe)"
+    doing = f"use {error.filename}" if error.filename else "write"
+    return f"cannot {doing}: {error.strerror or error}"
 
 
 def fail(name, message, code=1):

@@ -156,7 +156,10 @@ def test_a_reader_that_goes_away(quiet):
     os.close(write)
     os.close(read)
     code, _, err = finish(process)
-    assert (code, err) == (1, "minicaps.train: [Errno 32] Broken pipe\n")
+    assert (code, err) == (
+        1,
+        "minicaps.train: stopped, as nobody reads its output any more (Broken pipe)\n",
+    )
 
 
 def test_a_closed_output():
@@ -166,6 +169,25 @@ def test_a_closed_output():
     )
     assert done.returncode == 0
     assert Path("run/summary.json").is_file()
+
+
+def test_a_closed_output_takes_no_bars():
+    """As in `python -m minicaps.evaluate run >&- 2>&-`, where work that takes time shows a bar."""
+    code = """
+import sys
+from minicaps.command import start
+from tqdm import tqdm
+
+def main():
+    tqdm(total=1, disable=None).update()
+    print("said")
+    print("told", file=sys.stderr)
+    return 7
+
+sys.exit(start(main))
+"""
+    line = ["sh", "-c", 'exec "$0" "$@" >&- 2>&-', sys.executable, "-c", code]
+    assert subprocess.run(line, env=environment(), timeout=120).returncode == 7
 
 
 def test_a_terminal_shows_a_bar_and_ends_it():
@@ -267,7 +289,8 @@ def test_what_exists_is_not_overwritten(capsys, out):
 
 def test_a_folder_that_cannot_be_made(capsys):
     Path("file").touch()
-    assert "Not a directory: 'file/run'" in refused(capsys, *TINY, "--out", "file/run", code=1)
+    said = refused(capsys, *TINY, "--out", "file/run", code=1)
+    assert said == "minicaps.train: cannot use file/run: Not a directory\n"
     assert "File name too long" in refused(capsys, *TINY, "--out", "x" * 300, code=1)
 
 
@@ -284,7 +307,7 @@ sys.exit(train.main())
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o555)
         code, _, err = finish(start(*TINY, "--out", f"{folder}/run", code=code))
-    assert (code, err) == (1, f"minicaps.train: [Errno 13] Permission denied: '{folder}/run'\n")
+    assert (code, err) == (1, f"minicaps.train: cannot use {folder}/run: Permission denied\n")
 
 
 def test_missing_and_broken_data_files(monkeypatch, tmp_path, capsys):

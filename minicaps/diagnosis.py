@@ -27,10 +27,12 @@ def few_steps(options, pictures):
     steps = -(-pictures // size)
     if steps >= FEW_STEPS[0] or steps * epochs >= FEW_STEPS[1]:
         return None
+    tries = ["--batch-size 4"] * (size > 4) + ["--epochs 50"] * (epochs < 50)
+    tries += ["--schedule cosine"] * (options["schedule"] != "cosine")
     return (
         f"{pictures:,} training pictures in batches of {size} are {steps} step(s) an epoch,"
-        f" {steps * epochs} in all: few to learn from; try --batch-size 4 --epochs 50 --schedule"
-        " cosine, and a smaller --learning-rate if the loss jumps"
+        f" {steps * epochs} in all: few to learn from; try {' '.join(tries) or 'more pictures'},"
+        " and a smaller --learning-rate if the loss jumps"
     )
 
 

@@ -14,6 +14,8 @@ def describe(trainer):
         f"Data: {o['data']}, {len(trainer.training):,} training,"
         f" {len(trainer.validation or ()):,} validation, {len(data.test):,} test pictures"
     )
+    if data.multi:
+        print("Accuracy: the share of pictures where exactly the present classes are seen")
     for sentence in data.notes:
         print(f"Note: {sentence}")
     about = [f"{key} {o[key]}" for key in ("preset", "routing", "loss") if o[key] is not None]

@@ -28,6 +28,12 @@ from minicaps.training import EVALUATION_BATCH
 NAME = "minicaps.evaluate"
 WORST = 10  # pictures that are drawn
 CONFUSIONS = 5  # kinds of wrong answers that are printed
+EXAMPLES = """\
+examples (the first line makes a run, in a minute):
+  python -m minicaps.train --out runs/first
+  python -m minicaps.evaluate runs/first
+  python -m minicaps.evaluate runs/first --data mnist
+"""
 
 
 def main(arguments=None):
@@ -243,8 +249,7 @@ def _write_several(folder, run, split, activations, result):
     for name, table in evaluation_multi.tables(run, split, activations, result).items():
         _write_csv(folder / name, *table)
     drawn = evaluation_multi.draw_worst(run, split, activations, WORST)
-    with replacing(folder / "worst.png") as file:
-        plotting.members(*drawn, file, title="The worst answers first, ✗ if wrong")
+    plotting.members(*drawn, folder / "worst.png", title="The worst answers first, ✗ if wrong")
 
 
 def _write_csv(path, header, rows):
@@ -319,9 +324,10 @@ def _print_confusions(confusion, names):
 def _parser():
     parser = argparse.ArgumentParser(
         prog=f"python -m {NAME}",
-        description="Measure a trained network: accuracy with its interval, a row for each class,"
-        " the confusions, and pictures of the worst answers, all written into a folder.",
-        epilog="Example: python -m minicaps.evaluate runs/first",
+        description="Measure a trained network: accuracy with its interval, a row for each class,\n"
+        "the confusions, and pictures of the worst answers, all written into a folder.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN", help="run folder (its best epoch), or a checkpoint")
     group = parser.add_argument_group("pictures", "Without options: the run's own test pictures.")

@@ -52,9 +52,11 @@ def open_run(path, device) -> Run:
     if path.is_dir():
         path /= "best.npz"
         if not path.exists():
-            raise checkpoint.CheckpointError(
-                f"{path.parent} has no best.npz: no run, or its first epoch did not end"
-            )
+            inside = sorted(run.parent for run in path.parent.glob("*/best.npz"))
+            why = "no run, or its first epoch did not end"
+            if inside:
+                why = f"it holds runs; name one of them, such as {inside[0]}"
+            raise checkpoint.CheckpointError(f"{path.parent} has no best.npz: {why}")
     model = load_model(path, device).eval()
     _, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
     try:

@@ -203,7 +203,7 @@ def test_help_fits_and_its_example_is_an_option(monkeypatch, capsys):
 @pytest.mark.usefixtures("undrawn")
 def test_the_example_of_the_help_works(capsys):
     run(out="runs/first")
-    example = re.search(r"Example: python -m minicaps.evaluate (.*)", evaluate._parser().epilog)
+    example = re.search(r"python -m minicaps.evaluate (.*)", evaluate._parser().epilog)
     assert evaluate.main(example[1].split()) == 0
 
 

@@ -1,6 +1,7 @@
 """Evaluation where a picture may have any number of classes: counts from hand and scikit-learn."""
 
 import csv
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from tiny_runs import run, summary, tiny  # noqa: F401 (used by every test here)
 
 from minicaps import evaluation_multi, plotting
 from minicaps.data import Split
+from minicaps.plotting.members import members as drawn_really
 
 NAMES = ("cup", "spoon", "plate")
 FILES = ["classes.csv", "evaluation.json", "predictions.csv", "worst.png"]
@@ -18,7 +20,8 @@ FILES = ["classes.csv", "evaluation.json", "predictions.csv", "worst.png"]
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch, tiny):  # noqa: F811
-    monkeypatch.setattr(plotting, "members", lambda *_, **__: None)
+    """Nothing is drawn, but a file is there."""
+    monkeypatch.setattr(plotting, "members", lambda *given, **_: Path(given[-1]).touch())
 
 
 def a_run(logits=False):
@@ -112,6 +115,13 @@ def test_a_run_on_composed_pictures(part):
     seen = [[k for k in "0123456789" if float(row[k]) > 0.5] for row in rows]
     assert [" + ".join(answer) for answer in seen] == [row["answer"] for row in rows]
     assert sum(row["answer"] == row["classes"] for row in rows) == found["right"]
+
+
+def test_the_worst_answers_are_drawn(monkeypatch):
+    folder = run("--compose", "2")
+    monkeypatch.setattr(plotting, "members", drawn_really)
+    measured(folder)
+    assert (folder / "evaluation/worst.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_test_figures_are_those_of_the_training(capsys):

@@ -14,6 +14,7 @@ from minicaps.plotting.canvas import (
     short,
 )
 
+SEEN = 0.5  # a class whose score is above it is there
 SHADES = "cividis"  # light means more, in grey print too
 PALE = "#B8C4CC"
 SHOWN = 30  # bars that can be read
@@ -46,13 +47,17 @@ def _bars(axes, ranking, score):
     names = [short(name) for name, _ in ranking[:SHOWN]]
     values = [value for _, value in ranking[:SHOWN]]
     places = range(len(values))
-    axes.barh(places, values, color=[BLUE] + [PALE] * (len(values) - 1))
+    axes.barh(
+        places,
+        values,
+        color=[BLUE if k == 0 or value > SEEN else PALE for k, value in enumerate(values)],
+    )
     axes.set_yticks(places, names, fontsize=10 if len(values) <= 12 else 8)
     axes.invert_yaxis()
-    axes.axvline(0.5, color=INK, linewidth=1, linestyle="--")
+    axes.axvline(SEEN, color=INK, linewidth=1, linestyle="--")
     axes.set(xlim=(0, 1), xlabel=score)
     more = f" (the first {SHOWN} of {len(ranking)})" if len(ranking) > SHOWN else ""
-    axes.set_title(f"Above 0.5: seen{more}", fontsize=10, color=INK)
+    axes.set_title(f"Above {SEEN}: seen{more}", fontsize=10, color=INK)
 
 
 def _show_shares(figure, axes, shares, grid, equal, *, picture, title=None, spread=0):
@@ -150,8 +155,8 @@ def kernels(path, weights):
     cells[:n] = 0.5 + 0.5 * weights / np.where(largest > 0, largest, 1)
     figure = new_figure(max(6, 0.55 * columns), max(2.5, 0.55 * rows * 6 / min(6, columns) + 1))
     figure.suptitle(
-        "Kernels of the first convolution, grey is zero.\n"
-        "Edges and bars are what it looks for; noise: little was learned",
+        "Kernels of the first convolution: a patch like one of these\n"
+        "gives a large output (white is positive, grey is zero, black is negative)",
         color=INK,
     )
     axes = figure.subplots()

@@ -55,7 +55,7 @@ def _column(axes, rows, labels, seen, class_names):
     axes[0].set_title(", ".join(present) or "none", color=INK, fontsize=9)
     right = (seen == labels).all()
     axes[0].set_xlabel(
-        f"seen: {', '.join(answer) or 'none'}" + ("" if right else " ✗"),
+        "seen: " + (",\n".join(answer) or "none") + ("" if right else " ✗"),
         color=INK if right else ORANGE,
         fontsize=8,
     )

@@ -16,6 +16,7 @@ from minicaps.multilabel import redraw
 from minicaps.nn import Conv2d
 from minicaps.tensor import Tensor
 
+CLASSES = 20  # that are redrawn: a figure of hundreds takes many minutes, and nobody can read it
 SEVERAL = 10  # pictures that are redrawn, where each has several classes
 
 
@@ -105,15 +106,15 @@ def reconstruction(model, poses, keep):
 
 
 def draw_reconstructions(model, split, class_names, device, path):
-    """Draw a picture of each class of `split`, and what the decoder makes of the answer's capsule;
-    of pictures with several classes the first ones, and what it makes of each class. The model is
-    on `device`, the pictures are on the host."""
+    """Draw a picture of each class of `split`, of the first `CLASSES` that it has, and what the
+    decoder makes of the answer's capsule; of pictures with several classes the first ones, and what
+    it makes of each class. The model is on `device`, the pictures are on the host."""
     if split.multi:
         some = split.take(np.arange(min(SEVERAL, len(split))))
         answers, drawn = redraw(model, some.images, some.labels, device)
         plotting.members(some.images, drawn, some.labels, answers, class_names, path)
         return
-    chosen = split.take(np.unique(split.labels, return_index=True)[1])
+    chosen = split.take(np.unique(split.labels, return_index=True)[1][:CLASSES])
     views = [view(model, picture) for picture in chosen.images]
     drawn = [reconstruction(model, each.poses, each.answer) for each in views]
     labels = [class_names[k] for k in chosen.labels]

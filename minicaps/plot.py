@@ -21,7 +21,7 @@ ABOUT = """\
 Draw figures of a run: all that its network has, or those that are named.
 
   curves           loss and error by epoch
-  reconstructions  a picture of each class, and what the decoder draws of it
+  reconstructions  pictures of up to 20 classes, and what the decoder draws
   confusion        how often which class was taken for which
   couplings        where the parts of a picture lie that vote for a class
   sweeps           what the decoder draws when one number of a capsule is moved

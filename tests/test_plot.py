@@ -135,6 +135,17 @@ def test_reconstructions_show_each_class_once(capsys, drawn):
     assert labels == sorted(set(labels))
 
 
+def test_of_many_classes_some_are_redrawn(capsys, drawn):
+    labels = np.arange(200) % 40
+    images = np.broadcast_to(labels[:, None, None] / 40, (200, 16, 16))
+    np.savez("many.npz", images=images, labels=labels)
+    trained = run("--data", "many.npz", "--limit", "80", "--validation", "0")
+    draw(capsys, trained, "reconstructions")
+    images, _, labels, *_ = drawn["reconstructions"][0]
+    assert labels == [str(k) for k in range(20)]
+    np.testing.assert_allclose(images[:, 0, 0, 0], np.arange(20) / 40, rtol=1e-6)
+
+
 def test_pictures_of_several_classes(capsys, drawn, monkeypatch):
     trained = run("--compose", "2")
     drawn.clear()

@@ -6,6 +6,7 @@ one survives a full disk, a killed process or a power cut.
 
 import json
 import os
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -86,6 +87,9 @@ def load(path, needs=()):
     needs: names that `meta` must have.
     """
     try:
+        with open(path, "rb") as file:  # NumPy takes all that is no zip archive for a pickle
+            if not zipfile.is_zipfile(file):
+                raise zipfile.BadZipFile("it is no zip archive, or its end is missing")
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         meta = json.loads(arrays.pop(_META).tobytes())

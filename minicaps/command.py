@@ -83,8 +83,8 @@ def _system(error):
     """What the system refused, in words."""
     if isinstance(error, BrokenPipeError):
         return "stopped, as nobody reads its output any more (Broken pipe)"
-    doing = f"use {error.filename}" if error.filename else "write"
-    return f"cannot {doing}: {error.strerror or error}"
+    said = error.strerror or str(error)
+    return f"cannot use {error.filename}: {said}" if error.filename else said
 
 
 def fail(name, message, code=1):

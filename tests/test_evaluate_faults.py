@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,16 +57,20 @@ def test_what_is_no_run(capsys, tmp_path):
     whole = (folder / "best.npz").read_bytes()
     (tmp_path / "half.npz").write_bytes(whole[: len(whole) // 2])
     np.savez("arrays.npz", images=np.zeros(3))
+    for seed in (3, 4):
+        shutil.copytree(folder, f"seeds/seed-{seed}")
     for path, part in (
         ("nowhere", "there is no checkpoint nowhere"),
         ("empty", "empty has no best.npz: no run, or its first epoch did not end"),
-        ("text.npz", "text.npz is damaged or no minicaps checkpoint"),
+        ("seeds", "it holds runs; name one of them, such as seeds/seed-3"),
+        ("text.npz", "text.npz is damaged or no minicaps checkpoint: it is no zip archive"),
         ("half.npz", "half.npz is damaged or no minicaps checkpoint"),
         ("arrays.npz", "arrays.npz is damaged or no minicaps checkpoint"),
         (folder / "config.json", "config.json is damaged or no minicaps checkpoint"),
     ):
         said = refusal(capsys, path)
         assert part in said and len(said.splitlines()) == 1
+        assert "allow_pickle" not in said  # NumPy's advice: it could run code
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from lessons import page
+from minicaps.command import start
 
 COMMANDS = """commands:
   (none)             list the lessons
@@ -132,4 +133,4 @@ def shown_path(path):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(start(main))

@@ -30,13 +30,6 @@ def answers_of(model, activations, labels):
     return activations.argmax(axis=1)[:, None] == classes
 
 
-def presence(labels, classes):
-    """In how many samples each class is present, (J,); labels (n,) or (n, J), on the host."""
-    if labels.ndim == 2:
-        return labels.sum(axis=0, dtype=np.int64)
-    return np.bincount(labels, minlength=classes)
-
-
 def right_answers(model, activations, labels):
     """Which samples (B,) are answered right: with one label each (B,), those whose class has the
     largest of the activations (B, J); with labels (B, J), those where exactly the present classes

@@ -8,7 +8,7 @@ from minicaps import checkpoint, data
 from minicaps.backend import Device
 from minicaps.losses import LOSSES
 from minicaps.nn import Module
-from minicaps.training import load_model
+from minicaps.training import build_saved
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,8 @@ def open_run(path, device) -> Run:
             if inside:
                 why = f"it holds runs; name one of them, such as {inside[0]}"
             raise checkpoint.CheckpointError(f"{path.parent} has no best.npz: {why}")
-    model = load_model(path, device).eval()
-    _, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
+    arrays, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
+    model = build_saved(path, arrays, meta, device).eval()
     try:
         pictures, options = meta["preprocessing"], _complete(meta["options"], model)
         names = tuple(map(str, pictures["class_names"]))

@@ -18,13 +18,13 @@ import numpy as np
 from minicaps import checkpoint, diagnosis, models, optim
 from minicaps.backend import to_host
 from minicaps.data.batches import batches, number_of_batches, resident
+from minicaps.data.dataset import count_classes
 from minicaps.data.pictures import background
 from minicaps.graph import no_grad
 from minicaps.losses import check_several, classification_loss, spread_margin
 from minicaps.multilabel import (
     answers_of,
     one_at_a_time,
-    presence,
     reconstruction_loss,
     right_answers,
 )
@@ -293,7 +293,7 @@ class Trainer:
         """Tell what looks wrong after an epoch; answers (J,): of validation, by class, or None."""
         part = "train" if answers is None else "validation"
         labels = to_host((self.validation or self.training).labels)
-        present = presence(labels, self.model.config["classes"])
+        present = count_classes(labels, self.model.config["classes"])
         if self.options["loss"] == "margin":
             loss, accuracy = row[f"{part}_loss"], row[f"{part}_accuracy"]
             self._tell("stuck", diagnosis.stuck(loss, accuracy, present / len(labels)))
@@ -397,7 +397,11 @@ def load_model(path, device):
 
     Raises CheckpointError for a file that is no checkpoint of a model this minicaps can build.
     """
-    arrays, meta = checkpoint.load(path, needs=["model"])
+    return build_saved(path, *checkpoint.load(path, needs=["model"]), device)
+
+
+def build_saved(path, arrays, meta, device):
+    """The model of `load_model` from what `checkpoint.load` gave for `path`."""
     config, state = meta["model"], checkpoint.unpack(arrays, "model")
     try:
         model = models.build(

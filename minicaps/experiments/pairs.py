@@ -34,7 +34,7 @@ def parts(quick):
         "data": DATA,
         "validation": 500 if quick else 5000,
         "shift": 0,
-        "epochs": 2 if quick else 10,
+        "epochs": 2 if quick else 6,
         "schedule": "cosine",
         "batch_size": 16 if quick else 64,
     }

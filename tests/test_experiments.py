@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_experiments import few  # noqa: F401
 from tiny_runs import send_in_call, tiny  # noqa: F401
 
 from minicaps import data
@@ -12,24 +13,6 @@ from minicaps.data import strokes
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import dimensions, lab, pairs, routing
 from minicaps.experiments.results import percent, print_table
-
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch):
-    """Few pictures, and small ones: 16×16 pixels are little more than `capsule-cnn` needs."""
-
-    def load(*args):
-        whole = original(*args)
-        train, test = (
-            data.Split(split.images[:, :, 6:22, 6:22], split.labels, split.poses)
-            for split in (whole.train, whole.test)
-        )
-        return data.Dataset(whole.name, train, test, whole.class_names)
-
-    original = data._load
-    monkeypatch.setattr(data, "_load", load)
-    monkeypatch.setattr(lab, "QUICK_TRAINING", 40)
-    monkeypatch.setattr(lab, "QUICK_TEST", 20)
 
 
 def test_the_measures_of_pairs_by_hand():
@@ -161,8 +144,8 @@ def test_a_pose_that_the_features_hold_is_found_and_no_other():
     scores = dimensions.scored(known, training, asked, test)
     np.testing.assert_allclose(scores[:4], 1, atol=1e-9)
     assert max(scores[4:6]) < 0.05
-    few = dimensions.scored(known, training, asked, test, components=1)
-    assert max(few) < 0.9  # one number cannot hold four
+    one = dimensions.scored(known, training, asked, test, components=1)
+    assert max(one) < 0.9  # one number cannot hold four
 
 
 def test_the_slant_is_the_angle_of_a_digits_height():

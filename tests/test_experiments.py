@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tiny_experiments import few  # noqa: F401
-from tiny_runs import send_in_call, tiny  # noqa: F401
+from tiny_runs import ROOT, send_in_call, tiny  # noqa: F401
 
 from minicaps import data
 from minicaps.data import strokes
@@ -86,6 +86,31 @@ def test_an_experiment_measures_prints_and_writes(tiny_pairs, monkeypatch, capsy
     monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("measured again"))
     assert command.main(QUICK) == 0
     assert capsys.readouterr().out.splitlines()[-8:] == out.splitlines()[-8:]
+
+
+def test_without_a_name_experiments_are_listed_with_their_headlines(tiny_pairs, undrawn, capsys):
+    assert command.main([]) == 0
+    listed = capsys.readouterr().out
+    assert f"pairs        {pairs.TITLE}" in listed and "|" not in listed
+    assert command.main(QUICK) == 0
+    report = json.loads((FOLDER / "pairs.json").read_text())
+    capsys.readouterr()
+    assert command.main(["--out", str(FOLDER)]) == 0
+    *_, header, rule, spherical, _ = capsys.readouterr().out.splitlines()
+    assert header.count("|") == rule.count("|") == spherical.count("|") == 7
+    assert "| pairs | spherical: both found / and above ½ | ≈ 95 / ≈ 95 % | " in spherical
+    below = report["table"][1][2]
+    assert f"| {below} / " in spherical and " %" in spherical
+    (FOLDER / "pairs.json").write_text("{}")
+    assert command.main(["--out", str(FOLDER)]) == 1
+    assert "pairs.json is damaged" in capsys.readouterr().err
+
+
+def test_the_readme_has_the_headlines(capsys):
+    """As `python -m minicaps.experiments` prints them."""
+    assert command.main(["--out", str(ROOT / "lessons/results/experiments")]) == 0
+    table = [row for row in capsys.readouterr().out.splitlines() if row.startswith("|")]
+    assert "\n".join(table) in (ROOT / "README.md").read_text()
 
 
 def test_a_stopped_experiment_goes_on_as_if_it_had_not(tiny_pairs, undrawn, monkeypatch, capsys):

@@ -12,7 +12,7 @@ from minicaps import experiments
 from minicaps.backend import choose_device
 from minicaps.command import fail, guarded, number, start
 from minicaps.experiments.lab import NAME, Lab
-from minicaps.experiments.results import Results, print_table
+from minicaps.experiments.results import Results, headlines, print_markdown, print_table
 from minicaps.training import Interrupted, StopRequest
 
 FRAMEWORK = {"__main__", "lab", "results"}
@@ -25,11 +25,17 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(arguments)
     if options.name is None:
-        for name in NAMES:
-            print(f"{name:12} {_module(name).TITLE}")
-        return 0
+        return guarded(NAME, partial(_list, options))
     command = shlex.join(["python", "-m", NAME, *arguments])
     return guarded(NAME, partial(_run, options, command))
+
+
+def _list(options):
+    for name in NAMES:
+        print(f"{name:12} {_module(name).TITLE}")
+    if rows := headlines(options.out):
+        print()
+        print_markdown(rows)
 
 
 def _module(name):
@@ -54,7 +60,7 @@ def _run(options, command):
         return fail(NAME, text, 128 + stop.signal)
     found = results.gather(seeds)
     table = module.table(found)
-    results.write(seeds, module.TITLE, table, command)
+    results.write(seeds, module.TITLE, table, module.headline(found), command)
     module.draw(found, folder / f"{options.name}.png", lab)
     print()
     print_table(table)
@@ -67,7 +73,8 @@ def _parser():
     parser = argparse.ArgumentParser(
         prog=f"python -m {NAME}",
         description="Repeat an experiment of the sources: train its networks, measure them, and"
-        " print the source's figures beside ours. Without a name: list the experiments.",
+        " print the source's figures beside ours. Without a name: list the experiments, and"
+        " the figures that are there.",
         epilog="Example: python -m minicaps.experiments pairs --quick",
     )
     parser.add_argument("name", nargs="?", choices=NAMES, metavar="NAME", help=", ".join(NAMES))

@@ -13,7 +13,7 @@ import numpy as np
 
 from minicaps import ops
 from minicaps.data.strokes import POSE_NAMES
-from minicaps.experiments.results import percent, spread
+from minicaps.experiments.results import line, percent, spread
 from minicaps.plotting.canvas import BLUE, ORANGE, new_figure, save
 from minicaps.runs import open_run
 from minicaps.tensor import Tensor
@@ -117,6 +117,15 @@ def table(results):
                 lengths = [f"{f['length'][0]:.2f}±{f['length'][1]:.2f}" for f in seeds[:1]]
                 right = percent([f["accuracy"] for f in seeds])
                 rows.append([f"{part}, {key}", *scores, *lengths, right])
+    return rows
+
+
+def headline(results):
+    names = ("rotation", "thickness", "slant")
+    rows = []
+    for part, seeds in results.items():
+        scores = " / ".join(spread([f["R²"][name] for f in seeds], ".2f") for name in names)
+        rows.append(line(f"{part}: R² of {', '.join(names)}", "–", scores, seeds))
     return rows
 
 

@@ -10,7 +10,7 @@ import json
 import numpy as np
 
 from minicaps.data.compose import compose
-from minicaps.experiments.results import percent, spread
+from minicaps.experiments.results import line, percent, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 from minicaps.runs import open_run
 
@@ -98,6 +98,15 @@ def table(results):
             row += [percent([figures[layout][k] for figures in seeds]) for k in range(3)]
             row += [SOURCE.get(part, "–")] if layout == "below" else []
         rows.append([*row, spread([figures["seconds"] for figures in seeds], ",.0f")])
+    return rows
+
+
+def headline(results):
+    rows = []
+    for part, seeds in results.items():
+        top, sure = (percent([figures["below"][k] for figures in seeds]) for k in (0, 1))
+        source = SOURCE.get(part, "–") + (" %" if part in SOURCE else "")
+        rows.append(line(f"{part}: both found / and above ½", source, f"{top} / {sure} %", seeds))
     return rows
 
 

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from pathlib import Path
 
 from minicaps.checkpoint import write_json
 from minicaps.experiments.lab import ExperimentError
@@ -55,7 +56,7 @@ class Results:
         entries = {part: [found[part] for found in read if part in found] for part in self.parts}
         return {part: found for part, found in entries.items() if found}
 
-    def write(self, seeds, title, table, command):
+    def write(self, seeds, title, table, headline, command):
         """Write all together to `folder`/NAME.json: for the README and for lesson 16."""
         entries = self._entries(seeds)
         every = [entry for found in entries.values() for entry in found]
@@ -67,6 +68,7 @@ class Results:
             "machine": every[-1]["machine"],
             "seeds": {part: len(found) for part, found in entries.items()},
             "table": table,
+            "headline": headline,
         }
         write_json(self.folder / f"{self.name}.json", report)
 
@@ -80,6 +82,33 @@ def spread(values, style):
     """The mean of numbers, and, where there are several, their standard deviation."""
     text = f"{statistics.fmean(values):{style}}"
     return text + (f" ± {statistics.stdev(values):{style}}" if len(values) > 1 else "")
+
+
+def line(what, source, ours, seeds):
+    """A line of the headline: seeds are the figures of a part, one of each seed."""
+    minutes = statistics.fmean([figures["seconds"] for figures in seeds]) / 60
+    return [what, source, ours, str(len(seeds)), f"{minutes:,.1f}"]
+
+
+def headlines(folder):
+    """The headlines of all experiments whose figures are in `folder`, as rows; [] if none are."""
+    rows = []
+    for path in sorted(Path(folder).glob("*.json")):
+        try:
+            report = json.loads(path.read_text())
+            rows += [[report["experiment"], *row] for row in report["headline"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ExperimentError(f"{path} is damaged ({error!r}): move it away") from error
+    header = ["experiment", "what", "source", "ours", "seeds", "minutes each"]
+    return [header, *rows] if rows else []
+
+
+def print_markdown(rows):
+    """Print rows of text, the first the header, as a table in Markdown."""
+    for k, row in enumerate(rows):
+        print("| " + " | ".join(row) + " |")
+        if k == 0:
+            print("|---" * len(row) + "|")
 
 
 def print_table(rows):

@@ -11,7 +11,7 @@ import json
 import numpy as np
 
 from minicaps import ops
-from minicaps.experiments.results import percent, spread
+from minicaps.experiments.results import line, percent, spread
 from minicaps.graph import no_grad
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 from minicaps.routing import make_votes
@@ -96,6 +96,18 @@ def table(results):
         row.append(spread([f["entropies"][-1] for f in seeds], ".3f") if long else "–")
         row.append(f"{np.mean([f['moves'][-1] for f in seeds]):.0e}" if long else "–")
         rows.append(row)
+    return rows
+
+
+def headline(results):
+    rows = []
+    for part in ("one-iteration", "accumulate-3", "recompute-3", "recompute-10-implicit"):
+        if seeds := results.get(part):
+            right = percent([f["accuracy"] for f in seeds])
+            rows.append(line(f"{part}: accuracy on strokes", "–", f"{right} %", seeds))
+            if "entropies" in seeds[0]:
+                ends = spread([f["entropies"][-1] for f in seeds], ".2f")
+                rows.append(line(f"{part}: entropy of couplings, r = {LONG}", "–", ends, seeds))
     return rows
 
 

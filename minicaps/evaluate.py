@@ -14,20 +14,16 @@ import numpy as np
 from tqdm import tqdm
 
 import minicaps
-from minicaps import data, evaluation_multi, plotting, samples, scores
+from minicaps import data, evaluation, evaluation_multi, samples
 from minicaps.backend import choose_device, to_host
 from minicaps.checkpoint import CheckpointError, replacing, write_json
 from minicaps.command import WrongUsage, data_source, guarded, number, start
 from minicaps.data.batches import batches
 from minicaps.graph import no_grad
-from minicaps.losses import classification_loss
 from minicaps.runs import open_run
-from minicaps.tensor import Tensor
 from minicaps.training import EVALUATION_BATCH
 
 NAME = "minicaps.evaluate"
-WORST = 10  # pictures that are drawn
-CONFUSIONS = 5  # kinds of wrong answers that are printed
 EXAMPLES = """\
 examples (the first line makes a run, in a minute):
   python -m minicaps.train --out runs/first
@@ -62,8 +58,8 @@ def _run(parser, options, command):
     if not options.quiet:
         _introduce(run, chosen)
     activations = classify(run, chosen.split, options.batch_size, options.quiet)
-    several = run.multi or chosen.split.multi
-    result = (evaluation_multi.measure if several else measure)(run, chosen.split, activations)
+    kind = evaluation_multi if run.multi or chosen.split.multi else evaluation
+    result = kind.measure(run, chosen.split, activations)
     origin = {
         "checkpoint": str(run.path),
         "data": chosen.source,
@@ -74,14 +70,10 @@ def _run(parser, options, command):
         "minicaps": minicaps.__version__,
         "command": command,
     }
-    if several:
-        _write_several(folder, run, chosen.split, activations, origin | result)
-        _report_several(result, folder, options.quiet)
-        return
-    _write(folder, run, chosen.split, activations, origin | result)
-    drawn = draw_worst(run, chosen.split, activations, options.batch_size)
-    plotting.worst(*drawn, folder / "worst.png")
-    _report(result, run, folder, options.quiet)
+    _write(folder, kind, run, chosen.split, activations, origin | result)
+    lines = kind.report(result)
+    print("\n".join(lines if options.quiet else lines + kind.report_classes(result)))
+    print(f"Results: {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
 
 
 def _introduce(run, chosen):
@@ -111,7 +103,7 @@ def classify(run, split, batch_size, quiet=True) -> np.ndarray:
     )
     with bar, no_grad():
         for images, _ in batches(split, batch_size):
-            found.append(to_host(run.model(_on_device(run, images)).activations.data))
+            found.append(to_host(run.model(run.tensor(images)).activations.data))
             bar.update(len(images))
     activations = np.concatenate(found)
     if not np.isfinite(activations).all():
@@ -121,66 +113,6 @@ def classify(run, split, batch_size, quiet=True) -> np.ndarray:
             f" diverged, or {run.path} is damaged; evaluate an earlier checkpoint"
         )
     return activations
-
-
-def _on_device(run, images):
-    return Tensor(run.device.put(images).astype(run.dtype, copy=False))
-
-
-def measure(run, split, activations) -> dict:
-    """All that is known when each picture has one class: counts, rates, loss, a row for each class.
-
-    activations (n, J), as `classify` gives them. Counts are integers.
-    """
-    answers, labels = activations.argmax(axis=1), split.labels
-    confusion = scores.confusion_matrix(labels, answers, len(run.class_names))
-    n, right = len(split), int(confusion.trace())
-    table = scores.class_table(confusion, run.class_names)
-    for k, row in enumerate(table):
-        own = activations[labels == k, k]
-        row["activation"] = float(own.mean(dtype=np.float64)) if own.size else None
-    return {
-        "samples": n,
-        "right": right,
-        "wrong": n - right,
-        "accuracy": right / n,
-        "accuracy_interval_95": scores.wilson(right, n),
-        "error": (n - right) / n,
-        "loss": float(
-            classification_loss(run.options["loss"], run.model, Tensor(activations), labels).data
-        ),
-        "loss_name": run.options["loss"],
-        "classes": table,
-        "confusion": confusion.tolist(),
-    }
-
-
-def draw_worst(run, split, activations, batch_size):
-    """What `plotting.worst` takes, but the file: the pictures that were classified worst, and where
-    there is a decoder, what it draws from the capsules of the rival and of their class."""
-    which = scores.worst(activations, split.labels, WORST)
-    some, scored = split.take(which), activations[which]
-    rival, _ = scores.rivals(scored, some.labels)
-    names = [plotting.short(name, 14) for name in run.class_names]
-    captions = [
-        (f"{names[k]}: {row[k]:.2f}", f"{names[j]}: {row[j]:.2f}")
-        for k, j, row in zip(some.labels, rival, scored, strict=True)
-    ]
-    drawn = None
-    if getattr(run.model, "decoder", None) is not None:
-        drawn = [_drawn(run, some, keep, batch_size) for keep in (rival, some.labels)]
-    return some.images, drawn, captions, scored.argmax(axis=1) != some.labels
-
-
-def _drawn(run, split, keep, batch_size):
-    """The pictures that the decoder draws from the capsules `keep` (n,) of each picture."""
-    drawn = []
-    with no_grad():
-        for k, (images, _) in enumerate(batches(split, batch_size)):
-            poses = run.model(_on_device(run, images)).poses
-            which = run.device.put(keep[k * batch_size :][: len(images)])
-            drawn.append(run.model.reconstruct(poses, which).numpy())
-    return np.concatenate(drawn)
 
 
 # ---- writing
@@ -215,41 +147,12 @@ def _is_ours(folder):
         return False
 
 
-def _write(folder, run, split, activations, result):
-    """Write what was measured, and the answer for each picture."""
-    names = run.class_names
+def _write(folder, kind, run, split, activations, result):
+    """Write what was measured, the answer for each picture, and the figures."""
     write_json(folder / "evaluation.json", result)
-    _write_csv(
-        folder / "confusion.csv",
-        ["class \\ answer", *names],
-        ([name, *row] for name, row in zip(names, result["confusion"], strict=True)),
-    )
-    answers, rows = activations.argmax(axis=1), np.arange(len(split))
-    _write_csv(
-        folder / "predictions.csv",
-        ["picture", "class", "answer", "activation of answer", "activation of class"],
-        (
-            [picture, names[k], names[j], f"{a:.6g}", f"{b:.6g}"]
-            for picture, k, j, a, b in zip(
-                split.names,
-                split.labels,
-                answers,
-                activations[rows, answers],
-                activations[rows, split.labels],
-                strict=True,
-            )
-        ),
-    )
-    plotting.confusion(np.array(result["confusion"]), names, folder / "confusion.png")
-
-
-def _write_several(folder, run, split, activations, result):
-    """As `_write`, where a picture may have several classes; and the worst answers."""
-    write_json(folder / "evaluation.json", result)
-    for name, table in evaluation_multi.tables(run, split, activations, result).items():
+    for name, table in kind.tables(run, split, activations, result).items():
         _write_csv(folder / name, *table)
-    drawn = evaluation_multi.draw_worst(run, split, activations, WORST)
-    plotting.members(*drawn, folder / "worst.png", title="The worst answers first, ✗ if wrong")
+    kind.draw(run, split, activations, result, folder)
 
 
 def _write_csv(path, header, rows):
@@ -259,63 +162,6 @@ def _write_csv(path, header, rows):
     writer.writerows(rows)
     with replacing(path) as file:
         file.write(text.getvalue().encode("utf-8", "surrogateescape"))  # names of files as they are
-
-
-# ---- telling
-
-
-def _report(result, run, folder, quiet):
-    n, right, wrong = (result[key] for key in ("samples", "right", "wrong"))
-    low, high = result["accuracy_interval_95"]
-    print(
-        f"Accuracy {result['accuracy']:.2%} ({right:,} of {n:,} pictures), 95% interval {low:.2%}"
-        f" to {high:.2%}\nError {result['error']:.2%} ({wrong:,} wrong), {result['loss_name']} loss"
-        f" {result['loss']:.4f}"
-    )
-    if not quiet:
-        _print_table(result["classes"])
-        _print_confusions(np.array(result["confusion"]), run.class_names)
-    print(f"Results: {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
-
-
-def _report_several(result, folder, quiet):
-    lines = evaluation_multi.report(result)
-    print("\n".join(lines if quiet else lines + evaluation_multi.report_classes(result)))
-    print(f"Results: {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
-
-
-def _print_table(classes):
-    names = [plotting.short(row["name"], 32) for row in classes]
-    width = max(7, *(len(name) + 2 for name in names))
-    print(
-        f"\n{'class':{width}}{'pictures':>9}{'right':>9}{'recall':>9}{'precision':>11}{'F1':>9}"
-        f"{'activation':>12}"
-    )
-    for name, row in zip(names, classes, strict=True):
-        recall, precision, f1 = (_percent(row[key]) for key in ("recall", "precision", "f1"))
-        own = "–" if row["activation"] is None else f"{row['activation']:.3f}"
-        print(
-            f"{name:{width}}{row['pictures']:>9,}{row['right']:>9,}{recall:>9}"
-            f"{precision:>11}{f1:>9}{own:>12}"
-        )
-    print(
-        "activation: of the right class (for vector capsules its length), the mean of its pictures"
-    )
-
-
-def _percent(rate):
-    return "–" if rate is None else f"{rate:.2%}"
-
-
-def _print_confusions(confusion, names):
-    pictures = confusion.sum(axis=1)
-    found = scores.most_confused(confusion, CONFUSIONS)
-    print("\nMost frequent confusions:" if found else "\nNo wrong answers.")
-    for k, j, count in found:
-        print(f"  {names[k]} taken for {names[j]}: {count:,} of {pictures[k]:,} pictures")
-    never = [names[k] for k in np.flatnonzero((confusion.sum(axis=0) == 0) & (pictures > 0))]
-    if never:
-        print(f"Never the answer: {', '.join(never)}")
 
 
 # ---- options

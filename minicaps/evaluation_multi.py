@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from minicaps import scores
+from minicaps import plotting, scores
 from minicaps.losses import classification_loss
 from minicaps.multilabel import SEEN, redraw, seen
 from minicaps.tensor import Tensor
+
+WORST = 10  # pictures that are drawn
 
 
 def flags(split, classes):
@@ -74,7 +76,13 @@ def tables(run, split, activations, result) -> dict:
     }
 
 
-def draw_worst(run, split, activations, most):
+def draw(run, split, activations, result, folder):
+    """Draw the worst answers."""
+    drawn = find_worst(run, split, activations, WORST)
+    plotting.members(*drawn, folder / "worst.png", title="The worst answers first, ✗ if wrong")
+
+
+def find_worst(run, split, activations, most):
     """What `plotting.members` takes, but the file: up to `most` pictures, those first of which a
     class is furthest on the wrong side of being seen; then those that are right, the closest
     first."""

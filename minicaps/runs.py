@@ -8,6 +8,7 @@ from minicaps import checkpoint, data
 from minicaps.backend import Device
 from minicaps.losses import LOSSES
 from minicaps.nn import Module
+from minicaps.tensor import Tensor
 from minicaps.training import build_saved
 
 
@@ -41,6 +42,10 @@ class Run:
     def dtype(self):
         """Of its parameters: pictures must have the same."""
         return self.model.parameters()[0].dtype
+
+    def tensor(self, images):
+        """Pictures (n, C, H, W) as the model takes them: on its device, of its dtype."""
+        return Tensor(self.device.put(images).astype(self.dtype, copy=False))
 
 
 def open_run(path, device) -> Run:

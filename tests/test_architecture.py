@@ -34,7 +34,7 @@ ROOMS = (
     ),
     ("training",),
     ("command", "runs", "display", "insight"),
-    ("options", "estimate", "samples", "evaluation_multi"),
+    ("options", "estimate", "samples", "evaluation", "evaluation_multi"),
     ("session",),
     ("repeat",),
     ("train", "evaluate", "predict", "bench", "experiments"),

@@ -18,7 +18,7 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import evaluate, models, scores
+from minicaps import evaluate, evaluation, models, scores
 from minicaps.backend import choose_device
 from minicaps.data import load
 from minicaps.data.batches import batches
@@ -140,7 +140,7 @@ def test_the_worst_pictures_are_drawn_from_both_capsules(options):
     folder = run("--epochs", "2", *options)
     opened, test = open_run(folder, CPU), load("strokes").test
     lengths = evaluate.classify(opened, test, 250)
-    images, drawn, captions, wrong = evaluate.draw_worst(opened, test, lengths, 4)
+    images, drawn, captions, wrong = evaluation.find_worst(opened, test, lengths)
     which = scores.worst(lengths, test.labels, 10)
     assert np.array_equal(images, test.images[which])
     assert np.array_equal(wrong, lengths[which].argmax(axis=1) != test.labels[which])

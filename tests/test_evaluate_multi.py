@@ -91,7 +91,7 @@ def test_a_class_without_pictures_has_no_rate():
 def test_the_worst_come_first():
     labels = [[1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 0, 0]]
     activations = np.array([[0.9, 0.1, 0.1], [0.3, 0.1, 0.1], [0.1, 0.9, 0.1], [0.55, 0.2, 0.2]])
-    _, drawn, worst, answers, names = evaluation_multi.draw_worst(
+    _, drawn, worst, answers, names = evaluation_multi.find_worst(
         a_run(), split_of(labels), activations, 3
     )
     assert drawn is None and names == NAMES

@@ -178,7 +178,7 @@ def test_a_sweep_moves_one_number_of_one_capsule():
 
 @pytest.mark.parametrize("name", list(models.MODELS))
 def test_first_kernels_see_the_picture(name):
-    model = build(name, (3, 14, 14) if "cnn" in name else (3, 28, 28))
+    model = build(name, (3, 14, 14) if name == "baseline-cnn" else (3, 28, 28))
     kernels = insight.first_kernels(model)
     assert kernels.shape[1] == 3
     assert kernels is next(p.data for p in model.parameters() if p.ndim == 4 and p.shape[1] == 3)

@@ -29,6 +29,7 @@ SAID = {
     "capsule-cnn": "capsule-cnn, routing agreement, loss margin, ",
     "pooling-cnn": "pooling-cnn, loss margin, ",
     "baseline-cnn": "baseline-cnn, loss cross-entropy, ",
+    "dense-cnn": "dense-cnn, preset small, loss cross-entropy, ",
     "matrix-capsnet": "matrix-capsnet, preset small, loss spread, ",
 }
 

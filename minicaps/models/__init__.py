@@ -2,6 +2,7 @@
 
 from minicaps.models.capsnet import CAPSNET_PRESETS, CapsNet
 from minicaps.models.cnn import BaselineCNN, CapsuleCNN, PoolingCNN
+from minicaps.models.dense import DenseCNN
 from minicaps.models.matrix import MATRIX_PRESETS, MatrixCapsNet
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "BaselineCNN",
     "CapsNet",
     "CapsuleCNN",
+    "DenseCNN",
     "MatrixCapsNet",
     "PoolingCNN",
     "build",
@@ -21,6 +23,7 @@ MODELS = {
     "capsule-cnn": CapsuleCNN,
     "pooling-cnn": PoolingCNN,
     "baseline-cnn": BaselineCNN,
+    "dense-cnn": DenseCNN,
     "matrix-capsnet": MatrixCapsNet,
 }
 

@@ -143,8 +143,13 @@ class BaselineCNN(Module):
         x = images
         for convolution in self.convolutions:
             x = convolution(x)
-        # As the convolution left them in memory, channels last, so that nothing is copied.
-        x = x.transpose(0, 2, 3, 1).reshape(len(x), math.prod(x.shape[1:]))
+        x = flattened(x)
         for layer in self.hidden:
             x = ops.relu(layer(x))
         return Routed(None, self.classes(self.dropout(x)), None)
+
+
+def flattened(maps):
+    """Maps (B, C, P, Q) as (B, P·Q·C): as a convolution leaves them in memory, channels last, so
+    that nothing is copied."""
+    return maps.transpose(0, 2, 3, 1).reshape(len(maps), math.prod(maps.shape[1:]))

@@ -1,0 +1,50 @@
+"""What the CapsNet is without its capsules: the network to compare it with."""
+
+import math
+
+import numpy as np
+
+from minicaps import ops
+from minicaps.models.capsnet import CAPSNET_PRESETS
+from minicaps.models.cnn import flattened
+from minicaps.models.sizes import check_images, grid, sizes_of
+from minicaps.nn import Conv2d, Dropout, Linear, Module
+from minicaps.routing import Routed
+
+
+class DenseCNN(Module):
+    """The convolutions of `CapsNet`, then a linear layer in the place of votes and routing.
+
+    The hidden layer has as many values as all class capsules together, and its matrix as many
+    weights as the votes have; a second linear layer makes classes of them. So it has as many
+    parameters as a CapsNet without decoder, but for 170 in each class, at every size of images.
+    Images (B, C, H, W) of `input_shape` give `activations` (B, classes): logits, to be trained
+    with the cross-entropy. dropout: the share of the hidden layer that is dropped in training.
+    """
+
+    loss, logits, score = "cross-entropy", True, "probability"
+    children_grid = None
+
+    def __init__(self, input_shape, classes, *, preset="paper", dropout=0.5, seed=0):
+        sizes, self.input_shape = sizes_of(CAPSNET_PRESETS, preset), tuple(input_shape)
+        rng = np.random.default_rng(seed)
+        channels, *image = input_shape
+        types, size, kernel, stride = sizes["primary"]
+        layers = (*sizes["convolutions"], (types * size, kernel, stride))
+        image = grid(image, [layer[1:] for layer in layers])
+        self.convolutions = []
+        for width, side, step in layers:
+            self.convolutions.append(Conv2d((channels, width), side, rng, stride=step))
+            channels = width
+        hidden = classes * sizes["capsule_size"]
+        self.hidden = Linear(math.prod(image) * channels, hidden, rng)
+        self.dropout = Dropout(dropout)
+        self.classes = Linear(hidden, classes, rng, before="none")
+
+    def forward(self, images):
+        check_images(images, self.input_shape)
+        x = images
+        for convolution in self.convolutions:
+            x = ops.relu(convolution(x))
+        x = ops.relu(self.hidden(flattened(x)))
+        return Routed(None, self.classes(self.dropout(x)), None)

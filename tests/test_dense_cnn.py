@@ -71,5 +71,5 @@ def test_dropout_in_training_only(tiny):
 def test_images_of_other_sizes_are_refused(tiny):
     with pytest.raises(ValueError, match=r"with \(C, H, W\) = \(2, 8, 7\)"):
         tiny(Tensor(np.ones((1, 2, 7, 8))))
-    with pytest.raises(ValueError, match="3×9 pixels are too small .* at least 5×5"):
+    with pytest.raises(ValueError, match=r"3×9 pixels are too small .* at least 5×5"):
         models.build("dense-cnn", (2, 3, 9), 3, preset="small")

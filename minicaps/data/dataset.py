@@ -170,7 +170,7 @@ def generator(seed, *key):
     """A random generator for each key.
 
     It starts with what is drawn: 0 validation, 1 batches, 2 and 3 parts of one's own pictures, 4
-    what is composed.
+    what is composed, 5 affine changes.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 

@@ -15,7 +15,7 @@ from minicaps.experiments.lab import NAME, Lab
 from minicaps.experiments.results import Results, headlines, print_markdown, print_table
 from minicaps.training import Interrupted, StopRequest
 
-FRAMEWORK = {"__main__", "lab", "results"}
+FRAMEWORK = {"__main__", "equal", "lab", "results"}
 NAMES = [m.name for m in pkgutil.iter_modules(experiments.__path__) if m.name not in FRAMEWORK]
 QUICK = "This is quick: small data, few epochs, one seed. Its figures say nothing yet."
 

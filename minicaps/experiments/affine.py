@@ -1,0 +1,151 @@
+"""affine: networks that learned digits moved in a larger picture are shown rotated, sheared and
+scaled ones.
+
+Sabour et al. 2017, section 5.2: a CapsNet that is stopped early and a network with pooling and
+dropout, with about as many parameters, are equally good at what they learned, MNIST at random
+places of 40×40 pictures; on affNIST the capsules are far better. Here the counterpart has the
+convolutions of the CapsNet and linear layers (`dense-cnn`); both learn from 30,000 digits, moved
+anew in each epoch. The changed digits are made from MNIST's test digits, in the ranges of affNIST
+(`minicaps.data.affine`). 5,000 digits are held out, moved as well: on them we choose the epoch
+where a network is nearest to the best accuracy that both reach.
+"""
+
+import functools
+import json
+from dataclasses import replace
+
+import numpy as np
+
+from minicaps.data import Split, affine
+from minicaps.experiments import equal
+from minicaps.experiments.results import line, percent, spread
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.runs import open_run
+
+TITLE = "trained on moved digits, tested on rotated, sheared and scaled ones"
+SEEDS = 3
+DATA = "mnist"
+TRAINING, HELD_OUT = 30_000, 5000
+SOURCE = {"capsules": (99.23, 79), "cnn": (99.22, 66)}  # %: moved, affNIST
+KINDS = {
+    "moved": (),
+    "rotated": ("rotation",),
+    "sheared": ("shear",),
+    "scaled": ("scale",),
+    "all three": tuple(affine.RANGES),
+}
+
+
+def parts(quick):
+    common = {
+        "data": DATA,
+        "limit": 2500 if quick else TRAINING + HELD_OUT,
+        "validation": 500 if quick else HELD_OUT,
+        "shift": affine.MOST,
+        "epochs": 3 if quick else 6,
+        "schedule": "cosine",
+        "learning_rate": 0.003,
+    }
+    return {
+        "capsules": common | {"model": "capsnet", "reconstruction": 0.0},
+        "cnn": common | {"model": "dense-cnn", "dropout": 0.5},
+    }
+
+
+def measure(lab, part, settings, seed):
+    curves = {name: held_out(lab, name, seed) for name in parts(lab.quick)}
+    folder, test = trained(lab, part, seed), lab.data(DATA, seed).test
+    summary = json.loads((folder / "summary.json").read_text())
+    figures = {"held out": curves[part], "epoch": equal.epochs(curves)[part]}
+    for name, epoch in (("equal", figures["epoch"]), ("last", settings["epochs"])):
+        model = open_run(folder / f"epoch-{epoch}.npz", lab.device).model
+        figures[name] = {
+            kind: equal.accuracy(lab, model, affine.changed(test, changes, seed=seed))
+            for kind, changes in KINDS.items()
+        }
+    return figures | {
+        "parameters": summary["parameters"],
+        "seconds": summary["training_seconds"],
+    }
+
+
+def trained(lab, part, seed):
+    """The run folder of a network that learned the digits in the middle of 40×40, moved anew in
+    each epoch."""
+    digits, settings = learned(lab, seed), parts(lab.quick)[part]
+    digits = replace(digits, train=framed(digits.train), test=framed(digits.test))
+    return lab.train(part, digits, settings | {"seed": seed})
+
+
+def learned(lab, seed):
+    digits, settings = lab.data(DATA, seed), parts(lab.quick)["capsules"]
+    return replace(digits, train=digits.train.take(slice(settings["limit"])))
+
+
+def framed(split):
+    """Pictures with zeros around them, in the middle of those of 40×40."""
+    edge = (affine.SIZE - split.shape[1]) // 2
+    images = np.pad(split.images, ((0, 0), (0, 0), (edge, edge), (edge, edge)))
+    return Split(images, split.labels)
+
+
+@functools.cache  # asked for by each part
+def held_out(lab, part, seed):
+    """Accuracy on held-out digits, moved as those of training are, after each epoch."""
+    folder, settings = trained(lab, part, seed), parts(lab.quick)[part]
+    digits = learned(lab, seed).cut_validation(settings["validation"], seed)[1]
+    moved = affine.changed(digits, (), seed=seed)
+    paths = [folder / f"epoch-{epoch}.npz" for epoch in range(1, settings["epochs"] + 1)]
+    return [equal.accuracy(lab, open_run(path, lab.device).model, moved) for path in paths]
+
+
+def table(results):
+    rows = [["test accuracy, %", "epoch", "held out", *KINDS, "source", "parameters", "seconds"]]
+    for when, title in (("equal", "at equal accuracy"), ("last", "at the end")):
+        for part, seeds in results.items():
+            chosen = [f["epoch"] if when == "equal" else len(f["held out"]) for f in seeds]
+            known = [f["held out"][epoch - 1] for f, epoch in zip(seeds, chosen, strict=True)]
+            row = [f"{part}, {title}", ", ".join(map(str, chosen)), percent(known)]
+            row += [percent([f[when][kind] for f in seeds]) for kind in KINDS]
+            row.append("moved {} / affNIST {}".format(*SOURCE[part]) if when == "equal" else "–")
+            row.append(f"{seeds[0]['parameters']:,}")
+            rows.append([*row, spread([f["seconds"] for f in seeds], ",.0f")])
+    return rows
+
+
+def headline(results):
+    rows = []
+    for part, seeds in results.items():
+        moved, changed = (percent([f["equal"][k] for f in seeds]) for k in ("moved", "all three"))
+        source = "{} / {} % (affNIST)".format(*SOURCE[part])
+        what = f"{part}: moved / rotated, sheared and scaled, too"
+        rows.append(line(what, source, f"{moved} / {changed} %", seeds))
+    return rows
+
+
+def draw(results, path, lab):
+    """Draw digits of each kind, and the accuracy on them at equal accuracy on moved ones."""
+    figure = new_figure(10, 4.6)
+    pictures, panel = figure.subplots(1, 2, width_ratios=(1, 1.3))
+    digits = lab.data(DATA, 0).test.take(slice(6))
+    rows = [affine.changed(digits, changes).images[:, 0] for changes in KINDS.values()]
+    shown = np.pad(rows, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=0.5)  # (kinds, n, H, W)
+    kinds, n, height, width = shown.shape
+    shown = shown.transpose(0, 2, 1, 3).reshape(kinds * height, n * width)
+    pictures.imshow(shown, cmap="gray_r", vmin=0, vmax=1, aspect="auto")
+    places = (np.arange(kinds) + 0.5) * height
+    pictures.set(title="What is shown", xticks=[], yticks=places, yticklabels=KINDS)
+    styles = zip(results.items(), (BLUE, ORANGE), "os", (-0.12, 0.12), strict=True)
+    for (part, seeds), colour, marker, offset in styles:
+        values = 100 * np.array([[f["equal"][kind] for kind in KINDS] for f in seeds])
+        y = np.arange(kinds) + offset
+        panel.hlines(y, values.min(axis=0), values.max(axis=0), color=colour, linewidth=2)
+        panel.plot(values.mean(axis=0), y, marker, color=colour, markersize=7, label=part)
+        source = SOURCE[part]
+        label = f"{part}, Sabour et al. 2017"
+        panel.plot(source, [offset, kinds - 1 + offset], marker, mfc="white", mec=INK, label=label)
+    panel.set(ylim=(kinds - 0.5, -0.5), yticks=[], xlabel="test accuracy, %")
+    panel.set_title("Equally good at what they learned, how good are they at the rest?")
+    panel.grid(axis="x", alpha=0.3)
+    panel.legend(frameon=False, loc="upper left")
+    save(figure, path)

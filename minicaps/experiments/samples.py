@@ -1,0 +1,141 @@
+"""samples: how much worse networks get with a tenth, and a hundredth, of the training pictures.
+
+Of capsules it is said that they need fewer pictures (Hinton 2017, and many after him). Here all
+learn in the same number of steps, whether these show 55,000 digits twice or 550 two hundred times,
+moved by up to two pixels each time: otherwise the small ones would not have learned what they can.
+The counterpart has the convolutions of the CapsNet and as many parameters (`dense-cnn`). The test
+digits are shown to the network of the last epoch: nothing is chosen by the 5,000 held-out digits,
+of which a small training set would have far less.
+"""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from minicaps.data import Dataset
+from minicaps.experiments import equal
+from minicaps.experiments.results import line, percent, spread
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.runs import open_run
+
+TITLE = "accuracy with 1/100, 1/10 and all of the training pictures"
+SEEDS = 3
+DATA = "mnist"
+SHARES = (100, 10, 1)
+NETWORKS = {
+    "capsules": {"model": "capsnet", "reconstruction": 0.0},
+    "cnn": {"model": "dense-cnn", "dropout": 0.5},
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated(Dataset):
+    """A data set that trains with the first of `share` equal parts, `share` times in each epoch."""
+
+    share: int = 1
+
+    def cut_validation(self, size, seed=0):
+        rest, held_out = super().cut_validation(size, seed)
+        return rest.take(np.arange(len(rest)) % (len(rest) // self.share)), held_out
+
+
+def parts(quick):
+    common = {
+        "data": DATA,
+        "validation": 500 if quick else 5000,
+        "shift": 2,
+        "epochs": 2,
+        "schedule": "cosine",
+        "learning_rate": 0.003,
+    }
+    return {
+        _named(network, share): common | own
+        for share in SHARES
+        for network, own in NETWORKS.items()
+    }
+
+
+def _named(network, share):
+    return network if share == 1 else f"{network}-{share}th"
+
+
+def measure(lab, part, settings, seed):
+    share = next(s for s in SHARES for network in NETWORKS if _named(network, s) == part)
+    digits = repeated(lab, seed, share)
+    folder = lab.train(part, digits, settings | {"seed": seed})
+    summary = json.loads((folder / "summary.json").read_text())
+    training, _ = digits.cut_validation(settings["validation"], seed)
+    model = open_run(folder / "last.npz", lab.device).model
+    return {
+        "pictures": len(training) // share,
+        "accuracy": equal.accuracy(lab, model, digits.test),
+        "parameters": summary["parameters"],
+        "seconds": summary["training_seconds"],
+    }
+
+
+def repeated(lab, seed, share):
+    whole = lab.data(DATA, seed)
+    return Repeated(whole.name, whole.train, whole.test, whole.class_names, share=share)
+
+
+def table(results):
+    rows = [["", "pictures", "accuracy, %", "source", "parameters", "seconds"]]
+    for part, seeds in results.items():
+        right, seconds = ([f[key] for f in seeds] for key in ("accuracy", "seconds"))
+        counts = [f"{seeds[0][key]:,}" for key in ("pictures", "parameters")]
+        row = [part, counts[0], percent(right), "fewer needed, no figure", counts[1]]
+        rows.append([*row, spread(seconds, ",.0f")])
+    return rows
+
+
+def headline(results):
+    rows = []
+    for part, seeds in results.items():
+        what = f"{part}: {seeds[0]['pictures']:,} training pictures"
+        right = percent([f["accuracy"] for f in seeds])
+        rows.append(line(what, "fewer needed, no figure", f"{right} %", seeds))
+    return rows
+
+
+def draw(results, path, lab):
+    """Draw all digits of the smallest training set, and the error against the number of them."""
+    figure = new_figure(10, 4.6)
+    pictures, panel = figure.subplots(1, 2, width_ratios=(1, 1.2))
+    settings = next(iter(parts(lab.quick).values()))
+    digits, _ = repeated(lab, 0, SHARES[0]).cut_validation(settings["validation"], 0)
+    count = len(digits) // SHARES[0]
+    pictures.imshow(mosaic(digits.images[:count, 0]), cmap="gray_r", vmin=0, vmax=1)
+    pictures.set(title=f"All that the smallest training set has: {count:,} digits")
+    pictures.set(xticks=[], yticks=[])
+    styles = zip(NETWORKS, (BLUE, ORANGE), "os", (8, -14), strict=True)
+    for network, colour, marker, above in styles:
+        seeds = [results[_named(network, share)] for share in SHARES]
+        counts = [found[0]["pictures"] for found in seeds]
+        errors = [[100 * (1 - f["accuracy"]) for f in found] for found in seeds]
+        means = [np.mean(found) for found in errors]
+        panel.loglog(counts, means, color=colour, marker=marker, markersize=7, label=network)
+        for x, found, mean in zip(counts, errors, means, strict=True):
+            panel.plot([x] * len(found), found, "_", color=colour, markersize=12)
+            place = {"xytext": (0, above), "textcoords": "offset points", "ha": "center"}
+            panel.annotate(f"{mean:.1f}", (x, mean), color=colour, **place)
+    panel.set(xlabel="training pictures", ylabel="test error, %", xticks=counts)
+    panel.set_xticklabels([f"{count:,}" for count in counts], color=INK)
+    panel.minorticks_off()
+    panel.set_title("The same number of steps, with fewer pictures")
+    panel.margins(0.12)
+    panel.grid(alpha=0.3)
+    panel.legend(frameon=False)
+    save(figure, path)
+
+
+def mosaic(images):
+    """Pictures (n, H, W) side by side in a rectangle, about as high as wide."""
+    n, height, width = images.shape
+    columns = int(np.ceil(np.sqrt(n)))
+    rows = -(-n // columns)
+    whole = np.zeros((rows * columns, height, width), images.dtype)
+    whole[:n] = images
+    whole = whole.reshape(rows, columns, height, width).transpose(0, 2, 1, 3)
+    return whole.reshape(rows * height, columns * width)

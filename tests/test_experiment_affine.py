@@ -1,4 +1,4 @@
-"""The experiment on rotated, sheared and scaled digits, and how epochs of equal accuracy are found."""
+"""The experiment on rotated, sheared and scaled digits, and epochs of equal accuracy."""
 
 import json
 from pathlib import Path

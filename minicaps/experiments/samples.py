@@ -1,8 +1,8 @@
 """samples: how much worse networks get with a tenth, and a hundredth, of the training pictures.
 
-Of capsules it is said that they need fewer pictures (Hinton 2017, and many after him). Here all
-learn in the same number of steps, whether these show 55,000 digits twice or 550 two hundred times,
-moved by up to two pixels each time: otherwise the small ones would not have learned what they can.
+Accounts of capsules say, without figures, that they need fewer pictures. Here all learn in the same
+number of steps, whether these show 55,000 digits twice or 550 two hundred times, moved by up to two
+pixels each time: with equal epochs, a small set would hardly be learned at all.
 The counterpart has the convolutions of the CapsNet and as many parameters (`dense-cnn`). The test
 digits are shown to the network of the last epoch: nothing is chosen by the 5,000 held-out digits,
 of which a small training set would have far less.

@@ -1,0 +1,218 @@
+"""adversarial: digits changed by a little at each pixel, in the direction that misleads most.
+
+The fast-gradient-sign pictures of Goodfellow et al. 2015 (eq. 3): x + ε · sign(∂loss/∂x), within
+[0, 1]. Accounts of capsules say, without figures, that they resist them. Both networks have the
+same convolutions and as many parameters, and each is taken from the epoch at which it is nearest to
+the best accuracy on held-out digits that both reach.
+
+A network may seem to resist only because its gradient says nothing: the margin loss of a sure
+answer is exactly flat, and so would a picture stay as it is. So there are several attacks, all with
+the same largest change ε, each with the gradients of the attacked network itself but the last:
+noise (signs at random), loss (that of its training), difference (the best wrong score less the
+right one, which never is flat), iterated (ten smaller steps of it; Kurakin et al. 2017), and other
+(the pictures that the difference gives for the other network).
+"""
+
+import csv
+import json
+
+import numpy as np
+
+from minicaps.backend import array_module, to_host
+from minicaps.data import Split
+from minicaps.data.batches import batches
+from minicaps.experiments import equal
+from minicaps.experiments.results import line, percent, spread
+from minicaps.losses import classification_loss
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.runs import open_run
+from minicaps.tensor import Tensor
+from minicaps.training import EVALUATION_BATCH, Interrupted
+
+TITLE = "fast-gradient-sign pictures at five strengths"
+SEEDS = 3
+DATA = "mnist"
+STRENGTHS = (0.05, 0.1, 0.15, 0.2, 0.25)
+ATTACKS = ("noise", "loss", "difference", "iterated", "other")
+GRADIENTS = ("loss", "difference")
+PICTURES, STEPS = 1000, 10
+SAYS = "capsules resist, no figure"
+
+
+def parts(quick):
+    common = {
+        "data": DATA,
+        "validation": 500 if quick else 5000,
+        "shift": 2,
+        "epochs": 3,
+        "schedule": "cosine",
+        "learning_rate": 0.003,
+    }
+    return {
+        "capsules": common | {"model": "capsnet", "reconstruction": 0.0},
+        "cnn": common | {"model": "dense-cnn", "dropout": 0.5},
+    }
+
+
+def measure(lab, part, settings, seed):
+    models, epochs = networks(lab, seed)
+    model, (other,) = models[part], [models[name] for name in models if name != part]
+    test = lab.data(DATA, seed).test.take(slice(PICTURES))
+    against = {
+        attack: [equal.accuracy(lab, model, made) for made in pictures(lab, model, test, attack)]
+        for attack in ATTACKS[:-1]
+    }
+    foreign = pictures(lab, other, test, "difference")
+    against["other"] = [equal.accuracy(lab, model, made) for made in foreign]
+    summary = json.loads((trained(lab, part, seed) / "summary.json").read_text())
+    return {
+        "epoch": epochs[part],
+        "clean": equal.accuracy(lab, model, test),
+        "against": against,
+        "flat": flat(lab, model, test),
+        "parameters": summary["parameters"],
+        "seconds": summary["training_seconds"],
+    }
+
+
+def trained(lab, part, seed):
+    return lab.train(part, lab.data(DATA, seed), parts(lab.quick)[part] | {"seed": seed})
+
+
+def networks(lab, seed):
+    """{part: the network} at equal accuracy, and {part: its epoch}."""
+    folders = {part: trained(lab, part, seed) for part in parts(lab.quick)}
+    curves = {}
+    for part, folder in folders.items():
+        rows = csv.DictReader((folder / "metrics.csv").read_text().splitlines())
+        curves[part] = [float(row["validation_accuracy"]) for row in rows]
+    epochs = equal.epochs(curves)
+    paths = {part: folder / f"epoch-{epochs[part]}.npz" for part, folder in folders.items()}
+    return {part: open_run(path, lab.device).model for part, path in paths.items()}, epochs
+
+
+def pictures(lab, model, split, attack):
+    """The pictures of `split`, attacked with each of the strengths: a list of `Split`."""
+    if attack == "noise":
+        signs = np.random.default_rng(0).choice([-1, 1], split.images.shape)
+    elif attack != "iterated":
+        signs = np.sign(gradients(lab, model, split, attack))
+    found = []
+    for strength in STRENGTHS:
+        if attack == "iterated":
+            made = split
+            for _ in range(STEPS):
+                slope = gradients(lab, model, made, "difference")
+                made = moved(made, strength / STEPS * np.sign(slope))
+        else:
+            made = moved(split, strength * signs)
+        found.append(made)
+    return found
+
+
+def moved(split, change):
+    """The pictures with `change` added, within [0, 1]."""
+    return Split(np.clip(split.images + change, 0, 1, dtype=np.float32), split.labels)
+
+
+def gradients(lab, model, split, attack):
+    """∂loss/∂picture for every picture, (n, C, H, W): the loss is "loss" or "difference"."""
+    found = []
+    for images, labels in batches(split, EVALUATION_BATCH):
+        if lab.stop:
+            raise Interrupted
+        x, labels = Tensor(lab.device.put(images), requires_grad=True), lab.device.put(labels)
+        scores = model(x).activations
+        if attack == "loss":
+            classification_loss(model.loss, model, scores, labels).backward()
+        else:
+            difference(scores, labels).backward()
+        model.zero_grad()  # its own gradients are of no use
+        found.append(to_host(x.grad))
+    return np.concatenate(found)
+
+
+def difference(scores, labels):
+    """The highest score of a wrong class less the score of the right one, summed over pictures;
+    scores (B, J), labels (B,)."""
+    each, wrong = array_module(labels).arange(len(labels)), scores.data.copy()
+    wrong[each, labels] = -np.inf
+    return (scores[each, wrong.argmax(axis=1)] - scores[each, labels]).sum()
+
+
+def flat(lab, model, split):
+    """{attack: the share of pictures with no gradient at all}."""
+    found = {}
+    for attack in GRADIENTS:
+        steepest = np.abs(gradients(lab, model, split, attack)).max(axis=(1, 2, 3))
+        found[attack] = float((steepest == 0).mean())
+    return found
+
+
+def table(results):
+    header = ["right answers, %", "epoch", "flat", "attack", "clean"]
+    rows = [[*header, *(f"ε = {e:g}" for e in STRENGTHS), "source", "parameters", "seconds"]]
+    for part, seeds in results.items():
+        for attack in ATTACKS:
+            row = [part, ", ".join(str(f["epoch"]) for f in seeds)]
+            row.append(percent([f["flat"][attack] for f in seeds]) if attack in GRADIENTS else "–")
+            row += [attack, percent([f["clean"] for f in seeds])]
+            row += [
+                percent([f["against"][attack][k] for f in seeds]) for k in range(len(STRENGTHS))
+            ]
+            row += [SAYS, f"{seeds[0]['parameters']:,}"]
+            rows.append([*row, spread([f["seconds"] for f in seeds], ",.0f")])
+    return rows
+
+
+def headline(results):
+    middle, rows = STRENGTHS.index(0.1), []
+    for part, seeds in results.items():
+        clean = percent([f["clean"] for f in seeds])
+        attacked = [
+            percent([f["against"][attack][middle] for f in seeds])
+            for attack in ("loss", "difference", "iterated")
+        ]
+        what = f"{part}: clean / ε = 0.1 by loss, by difference, iterated"
+        rows.append(line(what, SAYS, " / ".join([clean, *attacked]) + " %", seeds))
+    return rows
+
+
+def draw(results, path, lab):
+    """Draw right answers against the strength of each attack, and pictures with their answers."""
+    figure = new_figure(11, 6.4)
+    above, below = figure.subfigures(2, 1, height_ratios=(1, 1.05))
+    panels = above.subplots(1, len(ATTACKS), sharey=True)
+    for panel, attack in zip(panels, ATTACKS, strict=True):
+        for (part, seeds), colour, marker in zip(
+            results.items(), (BLUE, ORANGE), "os", strict=True
+        ):
+            curves = 100 * np.array([[f["clean"], *f["against"][attack]] for f in seeds])
+            mean, low, high = (f(curves, axis=0) for f in (np.mean, np.min, np.max))
+            strengths = (0, *STRENGTHS)
+            panel.plot(strengths, mean, color=colour, marker=marker, markersize=4, label=part)
+            panel.fill_between(strengths, low, high, color=colour, alpha=0.2, linewidth=0)
+        panel.set(title=attack, xlabel="ε", ylim=(0, 102))
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("right answers, %")
+    panels[0].legend(frameon=False, loc="lower left")
+    above.suptitle("The same change of each pixel, chosen in five ways", color=INK)
+    _draw_pictures(below, lab)
+    save(figure, path)
+
+
+def _draw_pictures(figure, lab):
+    """One digit as the difference changes it for each network, with the answers of the network."""
+    digits = lab.data(DATA, 0)
+    one = digits.test.take(slice(1))
+    models, _ = networks(lab, 0)
+    axes = figure.subplots(len(models), 1 + len(STRENGTHS))
+    for row, (part, model) in zip(axes, models.items(), strict=True):
+        shown = [one, *pictures(lab, model, one, "difference")]
+        for panel, strength, made in zip(row, (0, *STRENGTHS), shown, strict=True):
+            scores = lab.outputs(lambda x, model=model: model(x).activations, made)
+            answer = digits.class_names[scores[0].argmax()]
+            panel.imshow(made.images[0, 0], cmap="gray_r", vmin=0, vmax=1)
+            panel.set(xticks=[], yticks=[], title=f"ε = {strength:g}: {answer}")
+        row[0].set_ylabel(f"against\n{part}")
+    figure.suptitle("One digit, changed by difference, and the answer of the network", color=INK)

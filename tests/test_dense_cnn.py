@@ -18,9 +18,9 @@ TINY = {
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """A network (2, 8, 7) -> 3 classes in double precision, without dropout."""
+    """A network (2, 8, 7) -> 3 classes in double precision."""
     monkeypatch.setitem(models.CAPSNET_PRESETS, "small", TINY)
-    model = models.build("dense-cnn", (2, 8, 7), 3, preset="small", dropout=0)
+    model = models.build("dense-cnn", (2, 8, 7), 3, preset="small")
     model.astype(np.float64)
     for n, p in enumerate(model.parameters()):  # biases, too
         p.data = np.random.default_rng(n).normal(size=p.shape) / 2
@@ -57,15 +57,6 @@ def test_it_is_its_layers_one_after_the_other(tiny):
 def test_its_gradients(tiny):
     images, labels = np.random.default_rng(2).random((3, 2, 8, 7)), np.array([0, 2, 1])
     check_gradients(lambda x: ops.cross_entropy(tiny(x).activations, labels), images)
-
-
-def test_dropout_in_training_only(tiny):
-    images = Tensor(np.random.default_rng(3).random((2, 2, 8, 7)))
-    whole = tiny(images).activations.data
-    tiny.dropout.rate = 0.5
-    assert np.array_equal(tiny.eval()(images).activations.data, whole)
-    tiny.train().reseed(0)
-    assert not np.array_equal(tiny(images).activations.data, whole)
 
 
 def test_images_of_other_sizes_are_refused(tiny):

@@ -56,7 +56,7 @@ def parts(quick):
     }
     return {
         "capsules": common | {"model": "capsnet", "reconstruction": 0.0},
-        "cnn": common | {"model": "dense-cnn", "dropout": 0.5},
+        "cnn": common | {"model": "dense-cnn"},
     }
 
 

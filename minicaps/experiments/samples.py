@@ -5,7 +5,8 @@ number of steps, whether these show 55,000 digits twice or 550 two hundred times
 pixels each time: with equal epochs, a small set would hardly be learned at all.
 The counterpart has the convolutions of the CapsNet and as many parameters (`dense-cnn`). The test
 digits are shown to the network of the last epoch: nothing is chosen by the 5,000 held-out digits,
-of which a small training set would have far less.
+of which a small training set would have far less. On those we chose to leave out the dropout of the
+counterpart: with 6,000 digits, twice, 95.9 % were right with it, 97.1 % without.
 """
 
 import json
@@ -23,9 +24,10 @@ TITLE = "accuracy with 1/100, 1/10 and all of the training pictures"
 SEEDS = 3
 DATA = "mnist"
 SHARES = (100, 10, 1)
+PER_CENT = (0.5, 1, 2, 5, 10, 20, 50)  # of error, on the axis
 NETWORKS = {
     "capsules": {"model": "capsnet", "reconstruction": 0.0},
-    "cnn": {"model": "dense-cnn", "dropout": 0.5},
+    "cnn": {"model": "dense-cnn"},
 }
 
 
@@ -125,6 +127,9 @@ def draw(results, path, lab):
     panel.minorticks_off()
     panel.set_title("The same number of steps, with fewer pictures")
     panel.margins(0.12)
+    limits = panel.get_ylim()
+    panel.set_yticks(PER_CENT, map(str, PER_CENT))
+    panel.set_ylim(limits)
     panel.grid(alpha=0.3)
     panel.legend(frameon=False)
     save(figure, path)

@@ -8,7 +8,7 @@ from minicaps import ops
 from minicaps.models.capsnet import CAPSNET_PRESETS
 from minicaps.models.cnn import flattened
 from minicaps.models.sizes import check_images, grid, sizes_of
-from minicaps.nn import Conv2d, Dropout, Linear, Module
+from minicaps.nn import Conv2d, Linear, Module
 from minicaps.routing import Routed
 
 
@@ -19,13 +19,13 @@ class DenseCNN(Module):
     weights as the votes have; a second linear layer makes classes of them. So it has as many
     parameters as a CapsNet without decoder, but for 170 in each class, at every size of images.
     Images (B, C, H, W) of `input_shape` give `activations` (B, classes): logits, to be trained
-    with the cross-entropy. dropout: the share of the hidden layer that is dropped in training.
+    with the cross-entropy. Like a CapsNet, it has no dropout.
     """
 
     loss, logits, score = "cross-entropy", True, "probability"
     children_grid = None
 
-    def __init__(self, input_shape, classes, *, preset="paper", dropout=0.5, seed=0):
+    def __init__(self, input_shape, classes, *, preset="paper", seed=0):
         sizes, self.input_shape = sizes_of(CAPSNET_PRESETS, preset), tuple(input_shape)
         rng = np.random.default_rng(seed)
         channels, *image = input_shape
@@ -38,7 +38,6 @@ class DenseCNN(Module):
             channels = width
         hidden = classes * sizes["capsule_size"]
         self.hidden = Linear(math.prod(image) * channels, hidden, rng)
-        self.dropout = Dropout(dropout)
         self.classes = Linear(hidden, classes, rng, before="none")
 
     def forward(self, images):
@@ -47,4 +46,4 @@ class DenseCNN(Module):
         for convolution in self.convolutions:
             x = ops.relu(convolution(x))
         x = ops.relu(self.hidden(flattened(x)))
-        return Routed(None, self.classes(self.dropout(x)), None)
+        return Routed(None, self.classes(x), None)

@@ -1,8 +1,10 @@
 """Digits that are rotated, sheared, scaled and moved, as those of affNIST are.
 
 affNIST (T. Tieleman, www.cs.toronto.edu/~tijmen/affNIST) puts changed digits of MNIST into pictures
-of 40×40. The ranges of rotation, shear and scale are its own. Translations are those that a digit
-of 28×28 has without leaving such a picture, in whole pixels, so that they alone change no digit.
+of 40×40. The ranges of rotation and shear are those of TensorFlow Federated's `infinite_emnist`,
+which follows it; that of scale is about the same (there 0.8 to 1.25). Translations are those that a
+digit of 28×28 has without leaving such a picture, in whole pixels, so that they alone change no
+digit.
 """
 
 import numpy as np

@@ -6,9 +6,9 @@ dropout, with about as many parameters, are equally good at what they learned, M
 places of 40×40 pictures; on affNIST the capsules are far better. Here the counterpart has the
 convolutions of the CapsNet, then linear layers (`dense-cnn`), without pooling and without dropout,
 with which it learned less in few epochs; the CapsNet has no decoder. Both learn from 30,000 digits,
-moved anew in each epoch. The changed digits are made from MNIST's test digits, in the ranges of
-affNIST (`minicaps.data.affine`). 5,000 digits are held out, moved as well: on them we choose the
-epoch where a network is nearest to the best accuracy that both reach.
+moved anew in each epoch. The changed digits are made here of MNIST's test digits, about as those of
+affNIST are (`minicaps.data.affine`). 5,000 digits are held out, moved as well: on them we choose
+the epoch where a network is nearest to the best accuracy that both reach.
 """
 
 import functools

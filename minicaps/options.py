@@ -32,6 +32,7 @@ DEFAULTS = {
     "gradient": None,
     "inverse_temperature": None,
     "squash": None,
+    "primary_squash": None,
     "dropout": None,
     "batch_norm": None,
     "reconstruction": 0.0005,
@@ -72,6 +73,7 @@ OF_THE_MODEL = {"reconstruction": "decoder"} | {
         "gradient",
         "inverse_temperature",
         "squash",
+        "primary_squash",
         "dropout",
         "batch_norm",
     )
@@ -270,6 +272,8 @@ def _model_options(group):
     text = "how sharply children choose between parents"
     _add(group, "inverse_temperature", text, metavar="BETA", type=_POSITIVE)
     _add(group, "squash", "which one", choices=[*SQUASHES, "none"])
+    text = "of the primary"
+    _add(group, "primary_squash", text, metavar="SQUASH", choices=[*SQUASHES, "none"])
     text = "share of the values set to 0 in training"
     _add(group, "dropout", text, metavar="SHARE", type=number(float, 0, 1))
     text = "normalise the channels after each convolution"

@@ -244,6 +244,7 @@ CHANGES_WHAT_IS_LEARNED = {
     "gradient": "stop",
     "inverse_temperature": "2.0",
     "squash": "tanh",
+    "primary_squash": "tanh",
     "batch_norm": "True",
     "reconstruction": "0.5",
     "loss": "spread",

@@ -36,10 +36,10 @@ class Lab:
     data_dir: str | None
     stop: StopRequest
 
-    def data(self, name, seed, **composed):
-        """The data set `name`, or a small part of it. seed, composed: see `minicaps.data.load`."""
+    def data(self, name, seed, limit=None, **composed):
+        """The data set `name`, or a small part of it. Other arguments: see `minicaps.data.load`."""
         folder = None if name == "strokes" else self.data_dir
-        limit = QUICK_TRAINING if self.quick else None
+        limit = QUICK_TRAINING if self.quick else limit
         whole = data.load(name, folder=folder, limit=limit, seed=seed, **composed)
         if not self.quick:
             return whole

@@ -78,6 +78,11 @@ def percent(values):
     return spread([100 * value for value in values], ".1f")
 
 
+def error(seeds):
+    """The mean of the test errors of seeds, which have accuracies, in per cent: "1.52 ± 0.08"."""
+    return spread([100 * (1 - figures["accuracy"]) for figures in seeds], ".2f")
+
+
 def spread(values, style):
     """The mean of numbers, and, where there are several, their standard deviation."""
     text = f"{statistics.fmean(values):{style}}"

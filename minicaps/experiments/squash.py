@@ -1,0 +1,125 @@
+"""squash: its five kinds at the end of the routing and in the middle, and none in the middle.
+
+Jianlin Su 2018 (kexue.fm/archives/4819) found "half" a little better than the paper's squash, and
+left open whether capsules in the middle need one at all; he gives no figures. Here: the small
+CapsNet, without a decoder, on a part of MNIST. One layer is changed, the other keeps the paper's
+squash; the learning rate is for all the one that was chosen for that. The lengths of primary
+capsules, of test pictures, say what a squash in the middle has to do.
+"""
+
+import json
+
+import numpy as np
+
+from minicaps import ops
+from minicaps.experiments.results import error, line, spread
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.runs import open_run
+from minicaps.tensor import Tensor
+
+TITLE = "five kinds of squash, at the end and in the middle, and none in the middle"
+SEEDS = 3
+KINDS = ("paper", "half", "tanh", "exp", "rational")
+LAYERS = {"end": "squash", "middle": "primary_squash"}
+STYLES = {"both": (INK, "s"), "end": (BLUE, "o"), "middle": (ORANGE, "D")}
+SOURCE = {"end-half": "a little better than the paper's", "middle-none": "an open question"}
+PICTURES = 200  # whose primary capsules are measured
+
+
+def parts(quick):
+    common = {"data": "mnist", "limit": 11_000, "model": "capsnet", "reconstruction": 0.0}
+    common |= {"validation": 500, "epochs": 1} if quick else {"validation": 1000, "epochs": 4}
+    common |= dict.fromkeys(LAYERS.values(), "paper")
+    wanted = {"both-paper": common}
+    for layer, option in LAYERS.items():
+        wanted |= {f"{layer}-{kind}": common | {option: kind} for kind in KINDS[1:]}
+    return wanted | {"middle-none": common | {"primary_squash": "none"}}
+
+
+def measure(lab, part, settings, seed):
+    options = settings | {"seed": seed}
+    digits = lab.data(options["data"], seed, options["limit"])
+    folder = lab.train(part, digits, options)
+    summary = json.loads((folder / "summary.json").read_text())
+    model = open_run(folder, lab.device).model
+    lengths = lab.outputs(lambda x: primary_lengths(model, x), digits.test.take(slice(PICTURES)))
+    return {
+        "accuracy": summary["test_accuracy"],
+        "lengths": [float(q) for q in np.percentile(lengths, (5, 50, 95))],
+        "parameters": summary["parameters"],
+        "seconds": summary["training_seconds"],
+    }
+
+
+def primary_lengths(model, images):
+    """How long (B, I) the primary capsules of a CapsNet are."""
+    x = images
+    for convolution in model.convolutions:
+        x = ops.relu(convolution(x))
+    return ops.length(model.primary(x))
+
+
+def table(results):
+    rows = [["squash", "test error, %", "lengths in the middle", "parameters", "seconds"]]
+    for part, seeds in results.items():
+        low, median, high = np.mean([f["lengths"] for f in seeds], axis=0)
+        row = [_name(part), error(seeds), f"{median:.2f} ({low:.2f} – {high:.2f})"]
+        row += [f"{seeds[0]['parameters']:,}", spread([f["seconds"] for f in seeds], ".0f")]
+        rows.append(row)
+    return rows
+
+
+def headline(results):
+    return [
+        line(f"{_name(part)}: test error", SOURCE.get(part, "–"), f"{error(seeds)} %", seeds)
+        for part, seeds in results.items()
+    ]
+
+
+def _name(part):
+    layer, kind = part.split("-")
+    return f"{kind} in both layers" if layer == "both" else f"{kind} in the {layer}"
+
+
+def draw(results, path, lab):
+    """Draw the kinds, the errors that they lead to, and the lengths of the primary capsules."""
+    figure = new_figure(11, 3.8)
+    kinds, errors, lengths = figure.subplots(1, 3)
+    _draw_kinds(kinds)
+    names = (*KINDS, "none")
+    for part, seeds in results.items():
+        layer, kind = part.split("-")
+        row = names.index(kind)
+        colour, marker = STYLES[layer]
+        wrong = [100 * (1 - f["accuracy"]) for f in seeds]
+        height = row + {"end": -0.15, "both": 0, "middle": 0.15}[layer]
+        errors.plot(wrong, [height] * len(wrong), marker, color=colour, alpha=0.4, markersize=5)
+        errors.plot(np.mean(wrong), height, "|", color=colour, markersize=16, markeredgewidth=2.5)
+        if layer != "end":
+            low, median, high = np.mean([f["lengths"] for f in seeds], axis=0)
+            lengths.plot([low, high], [row, row], color=colour, linewidth=3, alpha=0.6)
+            lengths.plot(median, row, marker, color=colour)
+    errors.set(title="What is learned", xlabel="test error, % (bar: mean of seeds)")
+    errors.set_xlim(0, None)
+    lengths.set(title="Lengths of the primary capsules", xlabel="5 %, median, 95 %")
+    lengths.set_xlim(0, None)
+    for axes in (errors, lengths):
+        axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
+        axes.grid(alpha=0.3)
+    for layer, (colour, marker) in STYLES.items():
+        text = "in both, as in the paper" if layer == "both" else f"in the {layer} only"
+        errors.plot([], [], marker, color=colour, label=text)
+    figure.legend(*errors.get_legend_handles_labels(), loc="outside lower right", ncols=3)
+    save(figure, path)
+
+
+def _draw_kinds(axes):
+    n = np.linspace(0, 3, 200)[:, None]
+    for kind, style in zip(KINDS, ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))), strict=True):
+        squashed = ops.length(ops.squash(Tensor(n), kind=kind)).numpy()
+        axes.plot(n[:, 0], squashed, linestyle=style, color=INK, label=kind)
+    axes.plot(n[:, 0], n[:, 0], color=INK, alpha=0.3, label="none")
+    axes.set(title="Five ways to shorten a vector", xlabel="length before", ylabel="length after")
+    axes.set(ylim=(0, 1.05), xlim=(0, 3))
+    axes.legend(frameon=False, loc="lower right", fontsize=9)
+    axes.grid(alpha=0.3)

@@ -11,6 +11,7 @@ from pathlib import Path
 from minicaps import experiments
 from minicaps.backend import choose_device
 from minicaps.command import fail, guarded, number, start
+from minicaps.data import DataError
 from minicaps.experiments.lab import NAME, Lab
 from minicaps.experiments.results import Results, headlines, print_markdown, print_table
 from minicaps.training import Interrupted, StopRequest
@@ -47,7 +48,7 @@ def _run(options, command):
     runs = Path("runs", "experiments", options.name + ("-quick" if options.quick else ""))
     lab = Lab(runs, options.quick, choose_device(options.device), options.data_dir, stop)
     folder = runs if options.quick else Path(options.out)
-    results = Results(folder, options.name, module.parts(options.quick))
+    results, lacking = Results(folder, options.name, module.parts(options.quick)), None
     seeds = range(options.seeds or (1 if options.quick else module.SEEDS))
     print(f"{options.name}: {module.TITLE}")
     try:
@@ -58,7 +59,10 @@ def _run(options, command):
     except Interrupted:
         text = f"stopped; what is done is kept. Go on with:\n  {command}"
         return fail(NAME, text, 128 + stop.signal)
-    found = results.gather(seeds)
+    except DataError as error:  # an experiment has the parts last whose data may be missing
+        lacking = error
+    if not (found := results.gather(seeds)):
+        raise lacking
     table = module.table(found)
     results.write(seeds, module.TITLE, table, module.headline(found), command)
     module.draw(found, folder / f"{options.name}.png", lab)
@@ -67,6 +71,8 @@ def _run(options, command):
     if options.quick:
         print(f"\n{QUICK}")
     print(f"\nWritten: {folder / options.name}.json and .png")
+    if lacking:
+        return fail(NAME, f"the figures above are not all: {lacking}")
 
 
 def _parser():

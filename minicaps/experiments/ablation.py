@@ -1,0 +1,113 @@
+"""ablation: what reconstruction, routing iterations and the margin loss are good for.
+
+Table 1 of Sabour et al. 2017: MNIST, a network of 8.2 M parameters (6.8 M without the decoder), all
+60,000 training pictures. Here: the small CapsNet, a quarter of the pictures, four epochs, and
+Fashion-MNIST beside it; so errors are larger than in the source, and only their order compares.
+With the cross-entropy, the probabilities are the lengths, divided by their sum. The source's
+baseline, a CNN of 35 M parameters with 0.39 % test error, is not repeated: it would take longer
+than all of these together. (`pairs`, `affine` and `viewpoint` have networks without capsules.)
+"""
+
+import json
+
+import numpy as np
+
+from minicaps.experiments.results import error, line, spread
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+
+TITLE = "reconstruction on or off, r = 1 or 3, margin loss or cross-entropy"
+SEEDS = 3
+DATA = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+RECONSTRUCTION = 0.0005  # the paper's weight
+NETWORKS = {
+    "r=1": {"iterations": 1, "reconstruction": 0.0},
+    "r=1, reconstruction": {"iterations": 1, "reconstruction": RECONSTRUCTION},
+    "r=3": {"iterations": 3, "reconstruction": 0.0},
+    "r=3, reconstruction": {"iterations": 3, "reconstruction": RECONSTRUCTION},
+    "r=3, reconstruction, cross-entropy": {
+        "iterations": 3, "reconstruction": RECONSTRUCTION, "loss": "cross-entropy",
+    },
+}  # fmt: skip
+# Test error in %: mean and standard deviation of 3 trials
+SOURCE = {
+    "r=1": (0.34, 0.032),
+    "r=1, reconstruction": (0.29, 0.011),
+    "r=3": (0.35, 0.036),
+    "r=3, reconstruction": (0.25, 0.005),
+}
+
+
+def parts(quick):
+    common = {"limit": 16_000, "model": "capsnet"}
+    common |= {"validation": 500, "epochs": 1} if quick else {"validation": 1000, "epochs": 4}
+    return {
+        f"{data}, {name}": common | {"data": data} | own
+        for data in DATA
+        for name, own in NETWORKS.items()
+    }
+
+
+def measure(lab, part, settings, seed):
+    options = settings | {"seed": seed}
+    digits = lab.data(options["data"], seed, options["limit"])
+    folder = lab.train(part.replace(", ", "-").replace("=", ""), digits, options)
+    summary = json.loads((folder / "summary.json").read_text())
+    return {
+        "accuracy": summary["test_accuracy"],
+        "parameters": summary["parameters"],
+        "seconds": summary["training_seconds"],
+    }
+
+
+def table(results):
+    rows = [["test error, %", "MNIST", "paper", "Fashion-MNIST", "parameters", "seconds"]]
+    for name in NETWORKS:
+        found = {data: results.get(f"{data}, {name}") for data in DATA}
+        mnist, fashion = (error(seeds) if seeds else "–" for seeds in found.values())
+        every = [figures for seeds in found.values() for figures in seeds or []]
+        if every:
+            seconds = spread([figures["seconds"] for figures in every], ".0f")
+            parameters = f"{every[0]['parameters']:,}"
+            rows.append([name, mnist, _source(name), fashion, parameters, seconds])
+    return rows
+
+
+def _source(name):
+    return "{:.2f} ± {:.3f}".format(*SOURCE[name]) if name in SOURCE else "–"
+
+
+def headline(results):
+    rows = []
+    for part, seeds in results.items():
+        data, name = part.split(", ", 1)
+        source = f"{_source(name)} %" if data == "mnist" and name in SOURCE else "–"
+        rows.append(line(f"{DATA[data]}, {name}: test error", source, f"{error(seeds)} %", seeds))
+    return rows
+
+
+def draw(results, path, lab):
+    """Draw the errors of all networks, those of the source beside them."""
+    figure = new_figure(11, 3.6)
+    panels = figure.subplots(1, len(DATA), sharey=True)
+    names = list(NETWORKS)
+    for axes, (data, title) in zip(panels, DATA.items(), strict=True):
+        for row, name in enumerate(names):
+            wrong = [100 * (1 - f["accuracy"]) for f in results.get(f"{data}, {name}", [])]
+            colour = ORANGE if "entropy" in name else BLUE
+            axes.plot(wrong, [row] * len(wrong), "o", color=colour, alpha=0.4, markersize=6)
+            if wrong:
+                axes.plot(np.mean(wrong), row, "|", color=colour, markersize=20, markeredgewidth=3)
+            if data == "mnist" and name in SOURCE:
+                axes.plot(SOURCE[name][0], row, "D", color=INK, markersize=6)
+        axes.set(title=title, xlabel="test error, %", ylim=(len(names) - 0.5, -0.5))
+        axes.set_xlim(0, None)
+        axes.grid(alpha=0.3)
+    panels[0].set_yticks(range(len(names)), [name.replace(", cross", ",\ncross") for name in names])
+    for colour, marker, text in (
+        (BLUE, "o", "margin loss, each seed (bar: mean)"),
+        (ORANGE, "o", "cross-entropy"),
+        (INK, "D", "the paper: larger network, all pictures"),
+    ):
+        panels[0].plot([], [], marker, color=colour, label=text)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    save(figure, path)

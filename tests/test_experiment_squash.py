@@ -56,7 +56,7 @@ def test_kinds_are_measured_and_drawn(tiny, monkeypatch, capsys):  # noqa: F811
     assert command.main(["squash", "--quick", "--device", "cpu"]) == 0
     assert "paper in both layers" in capsys.readouterr().out
     report = json.loads((FOLDER / "squash.json").read_text())
-    names = ["paper in both layers", "half in the end", "none in the middle"]
+    names = ["paper in both layers", "half at the end", "none in the middle"]
     assert [row[0] for row in report["table"]] == ["squash", *names]
     assert report["headline"][1][1] == squash.SOURCE["end-half"]
     assert (FOLDER / "squash.png").stat().st_size > 10_000

@@ -100,7 +100,6 @@ def draw(results, path, lab):
             if data == "mnist" and name in SOURCE:
                 axes.plot(SOURCE[name][0], row, "D", color=INK, markersize=6)
         axes.set(title=title, xlabel="test error, %", ylim=(len(names) - 0.5, -0.5))
-        axes.set_xlim(0, None)
         axes.grid(alpha=0.3)
     panels[0].set_yticks(range(len(names)), [name.replace(", cross", ",\ncross") for name in names])
     for colour, marker, text in (

@@ -39,7 +39,8 @@ class Lab:
     def data(self, name, seed, limit=None, **composed):
         """The data set `name`, or a small part of it. Other arguments: see `minicaps.data.load`."""
         folder = None if name == "strokes" else self.data_dir
-        limit = QUICK_TRAINING if self.quick else limit
+        if self.quick:
+            limit = min(limit or QUICK_TRAINING, QUICK_TRAINING)
         whole = data.load(name, folder=folder, limit=limit, seed=seed, **composed)
         if not self.quick:
             return whole

@@ -22,6 +22,7 @@ SEEDS = 3
 KINDS = ("paper", "half", "tanh", "exp", "rational")
 LAYERS = {"end": "squash", "middle": "primary_squash"}
 STYLES = {"both": (INK, "s"), "end": (BLUE, "o"), "middle": (ORANGE, "D")}
+PLACES = {"both": "in both layers", "end": "at the end", "middle": "in the middle"}
 SOURCE = {"end-half": "a little better than the paper's", "middle-none": "an open question"}
 PICTURES = 200  # whose primary capsules are measured
 
@@ -78,7 +79,7 @@ def headline(results):
 
 def _name(part):
     layer, kind = part.split("-")
-    return f"{kind} in both layers" if layer == "both" else f"{kind} in the {layer}"
+    return f"{kind} {PLACES[layer]}"
 
 
 def draw(results, path, lab):
@@ -92,23 +93,21 @@ def draw(results, path, lab):
         row = names.index(kind)
         colour, marker = STYLES[layer]
         wrong = [100 * (1 - f["accuracy"]) for f in seeds]
-        height = row + {"end": -0.15, "both": 0, "middle": 0.15}[layer]
+        height = row + {"end": -0.2, "both": 0, "middle": 0.2}[layer]
         errors.plot(wrong, [height] * len(wrong), marker, color=colour, alpha=0.4, markersize=5)
-        errors.plot(np.mean(wrong), height, "|", color=colour, markersize=16, markeredgewidth=2.5)
+        errors.plot(np.mean(wrong), height, "|", color=colour, markersize=13, markeredgewidth=2.5)
         if layer != "end":
             low, median, high = np.mean([f["lengths"] for f in seeds], axis=0)
             lengths.plot([low, high], [row, row], color=colour, linewidth=3, alpha=0.6)
             lengths.plot(median, row, marker, color=colour)
-    errors.set(title="What is learned", xlabel="test error, % (bar: mean of seeds)")
-    errors.set_xlim(0, None)
-    lengths.set(title="Lengths of the primary capsules", xlabel="5 %, median, 95 %")
+    errors.set(title="What is learned, by layer and kind", xlabel="test error, % (bar: mean)")
+    lengths.set(title="Lengths of the primary capsules", xlabel="5 %, median, 95 % of them")
     lengths.set_xlim(0, None)
     for axes in (errors, lengths):
         axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
         axes.grid(alpha=0.3)
     for layer, (colour, marker) in STYLES.items():
-        text = "in both, as in the paper" if layer == "both" else f"in the {layer} only"
-        errors.plot([], [], marker, color=colour, label=text)
+        errors.plot([], [], marker, color=colour, label=f"{PLACES[layer]}, else the paper's")
     figure.legend(*errors.get_legend_handles_labels(), loc="outside lower right", ncols=3)
     save(figure, path)
 

@@ -1,0 +1,170 @@
+"""viewpoint: networks that learned a third of all rotations are shown the others.
+
+Hinton, Sabour and Frosst 2018, section 5.1: matrix capsules with EM routing and a CNN learn toys
+(smallNORB) seen from a third of the azimuths; both are stopped where they are equally good on
+those, and are shown the others. Here: digits of strokes, turned by −25° to −8⅓°; the others are
+turned by up to 25°. EM has two iterations, the source three: with three it learns slowly from the
+start. The CNN has four times the parameters of the matrix capsules (in the source, thirteen times).
+Beside them the CapsNet of 2017. A network is tested as it was after the epoch in which its
+validation accuracy was nearest to the best one of the weakest network, and after its own best
+epoch. To find that, the first part that is measured trains all networks of a seed.
+"""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+
+from minicaps import checkpoint
+from minicaps.data import strokes as drawn
+from minicaps.data.strokes import POSE_NAMES, POSE_RANGES
+from minicaps.experiments.results import line, percent, spread
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.runs import open_run
+
+TITLE = "trained on a third of all rotations, tested on the others"
+SEEDS = 3
+EDGES = np.linspace(*POSE_RANGES["rotation"], 7)  # of ranges of rotation; the first two are known
+KNOWN = EDGES[2]  # degrees; less is known
+STYLES = {"matrix capsules": (BLUE, "o"), "CapsNet": (INK, "s"), "CNN": (ORANGE, "D")}
+SOURCE = {"matrix capsules": "3.7 / 13.5 %", "CNN": "3.7 / 20.0 %"}  # known / novel azimuths
+
+
+def parts(quick):
+    common = {"data": "strokes", "validation": 200 if quick else 500, "batch_size": 32}
+    epochs = (2, 2, 2) if quick else (12, 6, 12)
+    em = {"model": "matrix-capsnet", "iterations": 2, "batch_norm": True}
+    em |= {"learning_rate": 0.005, "decay": 0.7}
+    networks = {
+        "matrix capsules": em,
+        "CapsNet": {"model": "capsnet", "reconstruction": 0.0},
+        "CNN": {"model": "pooling-cnn"},
+    }
+    return {
+        name: common | own | {"epochs": count}
+        for (name, own), count in zip(networks.items(), epochs, strict=True)
+    }
+
+
+def measure(lab, part, settings, seed):
+    strokes = lab.data(settings["data"], seed)
+    familiar = replace(strokes, train=known(strokes.train), test=known(strokes.test))
+    folders = {
+        name: lab.train(name.replace(" ", "-"), familiar, own | {"seed": seed})
+        for name, own in parts(lab.quick).items()
+    }
+    curves = {name: validation_curve(folder) for name, folder in folders.items()}
+    summary = json.loads((folders[part] / "summary.json").read_text())
+    epochs = {"equal": matched(curves)[part], "best": summary["best_epoch"]}
+
+    def tested(epoch):
+        model = open_run(folders[part] / f"epoch-{epoch}.npz", lab.device).model
+        activations = lab.outputs(lambda x: model(x).activations, strokes.test)
+        right = activations.argmax(axis=1) == strokes.test.labels
+        return errors(right, rotations(strokes.test))
+
+    return {
+        "curve": curves[part],
+        "epochs": epochs,
+        **{name: tested(epoch) for name, epoch in epochs.items()},
+        "parameters": summary["parameters"],
+        "seconds": summary["training_seconds"],
+    }
+
+
+def rotations(split):
+    """The rotation (n,) of each picture, in degrees."""
+    return split.poses[:, POSE_NAMES.index("rotation")]
+
+
+def known(split):
+    """The pictures of the rotations that are learned."""
+    return split.take(np.flatnonzero(rotations(split) < KNOWN))
+
+
+def validation_curve(folder):
+    """The accuracy on validation pictures after each epoch."""
+    _, meta = checkpoint.load(folder / "last.npz")
+    return [row["validation_accuracy"] for row in meta["progress"]["history"]]
+
+
+def matched(curves):
+    """{network: the epoch in which it is nearest to the best epoch of the weakest network}; curves:
+    {network: its accuracy after each epoch}. Of equally near epochs, the first."""
+    target = min(map(max, curves.values()))
+    return {name: 1 + int(np.argmin(np.abs(np.subtract(c, target)))) for name, c in curves.items()}
+
+
+def errors(right, angles):
+    """Shares of wrong answers: of known rotations, of novel ones, and of each range in `EDGES`."""
+    wrong, place = 1.0 - right, np.searchsorted(EDGES[1:-1], angles, side="right")
+    return {
+        "known": float(wrong[angles < KNOWN].mean()),
+        "novel": float(wrong[angles >= KNOWN].mean()),
+        "ranges": [float(wrong[place == k].mean()) for k in range(len(EDGES) - 1)],
+    }
+
+
+def table(results):
+    columns = ["known", "novel", "source", "best epoch: known", "novel", "parameters", "seconds"]
+    rows = [["error, %, at equal validation", *columns]]
+    for part, seeds in results.items():
+        row = [part]
+        for name in ("equal", "best"):
+            row += [percent([f[name][which] for f in seeds]) for which in ("known", "novel")]
+            row += [SOURCE.get(part, "–")] if name == "equal" else []
+        row += [f"{seeds[0]['parameters']:,}", spread([f["seconds"] for f in seeds], ",.0f")]
+        rows.append(row)
+    return rows
+
+
+def headline(results):
+    rows = []
+    for part, seeds in results.items():
+        ours = " / ".join(percent([f["equal"][key] for f in seeds]) for key in ("known", "novel"))
+        what = f"{part}: error on known / novel rotations"
+        rows.append(line(what, SOURCE.get(part, "–"), f"{ours} %", seeds))
+    return rows
+
+
+def draw(results, path, lab):
+    """Draw errors against rotation, with a digit so turned below, and how the known are learned."""
+    figure = new_figure(11, 4.4)
+    grid = figure.subplot_mosaic([["turn", "learn"], ["digits", "learn"]], height_ratios=(4, 1))
+    turn, learn, digits = (grid[name] for name in ("turn", "learn", "digits"))
+    middles = (EDGES[1:] + EDGES[:-1]) / 2
+    turn.axvspan(EDGES[0], KNOWN, color=INK, alpha=0.15, linewidth=0)
+    place = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
+    turn.annotate("learned", (EDGES[1], 0.97), **place)
+    for part, seeds in results.items():
+        colour, marker = STYLES[part]
+        wrong = 100 * np.array([f["equal"]["ranges"] for f in seeds])
+        turn.plot(middles, wrong.mean(axis=0), color=colour, marker=marker, label=part)
+        low, high = wrong.min(axis=0), wrong.max(axis=0)
+        turn.fill_between(middles, low, high, color=colour, alpha=0.15, linewidth=0)
+        for f in seeds:
+            unsure, chosen = 100 * (1 - np.array(f["curve"])), f["epochs"]["equal"]
+            learn.plot(np.arange(1, len(unsure) + 1), unsure, color=colour, alpha=0.5)
+            learn.plot(chosen, unsure[chosen - 1], marker, color=colour)
+    turn.set(title="Digits turned as never seen", ylabel="test error, %", ylim=(0, None))
+    turn.set(xlim=EDGES[[0, -1]], xticks=EDGES.round(1))
+    learn.set(title="Learned rotations: compared where they are equal", xlabel="epochs")
+    learn.set(ylabel="validation error, %")
+    learn.set_yscale("symlog", linthresh=1)
+    learn.set_yticks((ticks := (0, 0.5, 1, 2, 5, 10, 20, 50)), ticks)
+    for axes in (turn, learn):
+        axes.grid(alpha=0.3)
+    turn.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 0.9))
+    _draw_digits(digits, middles)
+    save(figure, path)
+
+
+def _draw_digits(axes, angles):
+    """A row of fours turned by angles, each below its place on the axis of degrees."""
+    poses = np.zeros((len(angles), len(POSE_NAMES)))
+    for name, values in (("rotation", angles), ("scale", 1), ("thickness", 2)):
+        poses[:, POSE_NAMES.index(name)] = values
+    pictures = drawn.draw(np.full(len(angles), 4), poses)[:, 0]
+    axes.imshow(np.hstack(pictures), cmap="gray_r", extent=(*EDGES[[0, -1]], 0, 1), aspect="auto")
+    axes.set(yticks=[], xticks=[], xlabel="rotation, degrees")
+    axes.spines[:].set_visible(False)

@@ -43,21 +43,14 @@ def measure(lab, part, settings, seed):
     folder = lab.train(part, digits, options)
     summary = json.loads((folder / "summary.json").read_text())
     model = open_run(folder, lab.device).model
-    lengths = lab.outputs(lambda x: primary_lengths(model, x), digits.test.take(slice(PICTURES)))
+    asked = digits.test.take(slice(PICTURES))
+    lengths = lab.outputs(lambda x: ops.length(model.primary_capsules(x)), asked)
     return {
         "accuracy": summary["test_accuracy"],
         "lengths": [float(q) for q in np.percentile(lengths, (5, 50, 95))],
         "parameters": summary["parameters"],
         "seconds": summary["training_seconds"],
     }
-
-
-def primary_lengths(model, images):
-    """How long (B, I) the primary capsules of a CapsNet are."""
-    x = images
-    for convolution in model.convolutions:
-        x = ops.relu(convolution(x))
-    return ops.length(model.primary(x))
 
 
 def table(results):
@@ -107,8 +100,10 @@ def draw(results, path, lab):
         axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
         axes.grid(alpha=0.3)
     for layer, (colour, marker) in STYLES.items():
-        errors.plot([], [], marker, color=colour, label=f"{PLACES[layer]}, else the paper's")
-    figure.legend(*errors.get_legend_handles_labels(), loc="outside lower right", ncols=3)
+        errors.plot([], [], marker, color=colour, label=PLACES[layer])
+    title = "Where the kind is; the other layer has the paper's"
+    handles, labels = errors.get_legend_handles_labels()
+    figure.legend(handles, labels, title=title, loc="outside lower right", ncols=3)
     save(figure, path)
 
 

@@ -83,11 +83,15 @@ class CapsNet(Module):
             )
 
     def forward(self, images):
+        return self.classes(self.primary_capsules(images))
+
+    def primary_capsules(self, images):
+        """The children (B, I, N) of the class capsules."""
         check_images(images, self.input_shape)
         x = images
         for convolution in self.convolutions:
             x = ops.relu(convolution(x))
-        return self.classes(self.primary(x))
+        return self.primary(x)
 
     def reconstruct(self, poses, keep):
         """Draw pictures from class capsules (B, J, D), all masked to zero but `keep` (B,).

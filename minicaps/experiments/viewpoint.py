@@ -154,7 +154,8 @@ def draw(results, path, lab):
     learn.set_yticks((ticks := (0, 0.5, 1, 2, 5, 10, 20, 50)), ticks)
     for axes in (turn, learn):
         axes.grid(alpha=0.3)
-    turn.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 0.9))
+    learn.xaxis.get_major_locator().set_params(integer=True)
+    learn.legend(*turn.get_legend_handles_labels(), loc="upper right")
     _draw_digits(digits, middles)
     save(figure, path)
 

@@ -37,7 +37,7 @@ def members(images, drawn, labels, seen, class_names, path, *, title=None):
         rows = [images[k]] if drawn is None else [images[k], *drawn[k]]
         rows = [channels_last(row) for row in rows]
         if most:
-            rows.insert(1, _overlaid(drawn[k]))
+            rows.insert(1, overlaid(drawn[k]))
         _column(axes[:, k], rows, labels[k], seen[k], class_names)
     for row, name in enumerate(names):
         axes[row, 0].set_ylabel(name, color=INK)
@@ -67,8 +67,8 @@ def _column(axes, rows, labels, seen, class_names):
             one.set_frame_on(False)
 
 
-def _overlaid(drawn):
-    """Pictures (P, C, H, W) laid over each other (H, W, 3), each in a colour of its own."""
+def overlaid(drawn):
+    """Pictures (P, C, H, W) laid over each other (H, W, 3), each in its colour of `MEMBERS`."""
     picture = np.zeros((*drawn.shape[2:], 3))
     for k, one in enumerate(drawn.mean(axis=1)):
         colour = MEMBERS[k % len(MEMBERS)]

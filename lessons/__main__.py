@@ -18,7 +18,8 @@ COMMANDS = """commands:
   update [06 ...]    write fresh texts, figures and quotes into the pages
   notebook 06        write an executed notebook for Jupyter, 06_name.ipynb, here
 
-A lesson is a number or the path of a page. Exit status: 0 all well, 1 a lesson failed, 2 wrong use.
+A lesson is a number, an appendix such as A2, or the path of a page.
+Exit status: 0 all well, 1 a lesson failed, 2 wrong use.
 """
 
 
@@ -30,7 +31,7 @@ def main(arguments=None):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", nargs="?", choices=["run", "check", "update", "notebook"])
-    parser.add_argument("lesson", nargs="*", help="a number such as 06, or the path of a page")
+    parser.add_argument("lesson", nargs="*", help="a number such as 06, A2, or the path of a page")
     options = parser.parse_args(arguments)
     if options.command is None:
         return list_lessons()
@@ -59,15 +60,16 @@ def find_page(name):
             raise LookupError(f"there is no page {name}")
         return Path(name).resolve()
     numbers = {path.name[:2]: path for path in page.find_pages()}
-    if name.zfill(2) not in numbers:
+    number = name.upper().zfill(2)
+    if number not in numbers:
         raise LookupError(f"there is no lesson {name}; there are {', '.join(numbers)}")
-    return numbers[name.zfill(2)]
+    return numbers[number]
 
 
 def list_lessons():
     for path in page.find_pages():
         text = path.read_text("utf-8")
-        title = re.search(r"^# \d+ · (.+)$", text, re.MULTILINE)
+        title = re.search(r"^# \w+ · (.+)$", text, re.MULTILINE)
         print(f"{path.name[:2]}  {title[1] if title else path.name}")
         for mark in ("You will", "Time"):
             if line := re.search(rf"^- \*\*{mark}\*\* (.+)$", text, re.MULTILINE):

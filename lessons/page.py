@@ -58,8 +58,8 @@ class Block(Fence):
 
 
 def find_pages():
-    """Paths of all lessons in the order of their numbers."""
-    return sorted(LESSONS.glob("[0-9][0-9]_*.md"))
+    """Paths of all lessons in the order of their numbers, then of the appendices A1, A2, …"""
+    return sorted(LESSONS.glob("[0-9A][0-9]_*.md"))
 
 
 def read_blocks(path):

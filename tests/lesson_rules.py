@@ -36,12 +36,12 @@ class Page:
     def __init__(self, path):
         self.path = Path(path)
         self.text = self.path.read_text("utf-8")
-        self.lesson = int(self.path.name[:2])
+        self.lesson = self.path.name[:2].lstrip("0")  # "6", or "A2" for an appendix
         self.blocks = read_blocks(path)
         self.words = _without_code(self.text)  # code blanked, line numbers kept
         self.formulas, self.prose = _take_formulas(self.words)  # formulas blanked too
         self.numbers = [
-            (formula.line, int(found[1]), int(found[2]))
+            (formula.line, found[1], int(found[2]))
             for formula in self.formulas
             if formula.display
             and (found := re.search(r"\\qquad \((\d+)\.(\d+)\)$", formula.body.rstrip()))
@@ -54,7 +54,8 @@ class Page:
 def problems(path):
     """All broken rules of a page as `name:line: message`, in the order of the page."""
     page = Page(path)
-    found = sorted(entry for rule in RULES for entry in rule(page))
+    rules = FORM + TEMPLATE if page.lesson.isdigit() else FORM
+    found = sorted(entry for rule in rules for entry in rule(page))
     return [f"{page.path.name}:{line}: {message}" for line, message in found]
 
 
@@ -211,13 +212,13 @@ def references_exist(page):
     known = {(lesson, number) for _, lesson, number in page.numbers}
     for line, text in [*page.lines_of(page.prose), *_comments(page)]:
         for found in NUMBER.finditer(text):
-            lesson, number = int(found[1]), int(found[2])
+            lesson, number = found[1], int(found[2])
             if (lesson, number) not in (known if lesson == page.lesson else _numbers_of(lesson)):
                 yield line, f"there is no equation {found[0]}"
 
 
 def _numbers_of(lesson):
-    pages = [Page(path) for path in find_pages() if int(path.name[:2]) == lesson]
+    pages = [Page(path) for path in find_pages() if path.name.startswith(f"{lesson:0>2}_")]
     return {(lesson, number) for page in pages for _, lesson, number in page.numbers}
 
 
@@ -312,7 +313,7 @@ def words_are_kind(page):
             yield line, f'"{found[0]}" helps nobody who is stuck'
 
 
-RULES = [
+FORM = [
     dollars_match,
     formulas_avoid_what_breaks,
     formulas_survive_markdown,
@@ -321,8 +322,6 @@ RULES = [
     references_exist,
     pictures_speak,
     imports_are_few,
-    parts_are_there,
-    exercises_have_solutions,
-    size_is_right,
     words_are_kind,
 ]
+TEMPLATE = [parts_are_there, exercises_have_solutions, size_is_right]  # an appendix has its own

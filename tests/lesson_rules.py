@@ -291,7 +291,8 @@ def exercises_have_solutions(page):
 
 
 def size_is_right(page):
-    words = len(re.sub(r"<details>.*?</details>", "", page.prose, flags=re.S).split())
+    text = page.prose.rstrip().rpartition("\n")[0]  # the last line leads to the neighbours
+    words = len(re.sub(r"<details>.*?</details>", "", text, flags=re.S).split())
     blocks = [block for block in page.blocks if not block.solution and block.quote is None]
     pictures = sum(len(block.images) for block in page.blocks)
     for count, low, high, what in [

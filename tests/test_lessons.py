@@ -47,6 +47,14 @@ def test_the_contents_link_every_lesson_by_its_title():
         assert f"| {number} | [{name}]({path.name}) |" in contents
 
 
+def test_each_page_ends_with_links_to_its_neighbours():
+    titles = [path.read_text("utf-8").splitlines()[0].removeprefix("# ") for path in PAGES]
+    for k, path in enumerate(PAGES):
+        links = [f"[← {titles[k - 1]}]({PAGES[k - 1].name})"] if k else []
+        links += [f"[{titles[k + 1]} →]({PAGES[k + 1].name})"] if path != PAGES[-1] else []
+        assert path.read_text("utf-8").endswith("\n\n" + " · ".join(links) + "\n"), path.name
+
+
 def test_every_picture_is_on_a_page():
     shown = {name for path in PAGES for block in read_blocks(path) for _, name in block.images}
     kept = {f"figures/{path.name}" for path in (LESSONS / "figures").glob("*.png")}

@@ -10,7 +10,7 @@ from tiny_runs import tiny  # noqa: F401
 
 from minicaps import checkpoint, data
 from minicaps.experiments import __main__ as command
-from minicaps.experiments import lab, viewpoint
+from minicaps.experiments import equal, lab, viewpoint
 
 FOLDER = Path("runs/experiments/viewpoint-quick")
 
@@ -36,7 +36,7 @@ def test_errors_by_hand():
 def test_networks_are_compared_where_they_are_equal():
     """The weakest is best with 0.90; the others are nearest to that in epochs 2 and 3."""
     curves = {"a": [0.5, 0.91, 0.99], "b": [0.8, 0.9, 0.85, 0.9], "c": [0.5, 0.85, 0.93, 0.97]}
-    assert viewpoint.matched(curves) == {"a": 2, "b": 2, "c": 3}
+    assert equal.epochs(curves) == {"a": 2, "b": 2, "c": 3}
 
 
 def test_viewpoints_are_measured_and_drawn(tiny, monkeypatch, capsys):  # noqa: F811

@@ -13,7 +13,6 @@ right one, which never is flat), iterated (ten smaller steps of it; Kurakin et a
 (the pictures that the difference gives for the other network).
 """
 
-import csv
 import json
 
 import numpy as np
@@ -90,10 +89,7 @@ def trained(lab, part, seed):
 def networks(lab, seed):
     """{part: the network} at equal accuracy, and {part: its epoch}."""
     folders = {part: trained(lab, part, seed) for part in parts(lab.quick)}
-    curves = {}
-    for part, folder in folders.items():
-        rows = csv.DictReader((folder / "metrics.csv").read_text().splitlines())
-        curves[part] = [float(row["validation_accuracy"]) for row in rows]
+    curves = {part: equal.validation_curve(folder) for part, folder in folders.items()}
     epochs = equal.epochs(curves)
     paths = {part: folder / f"epoch-{epochs[part]}.npz" for part, folder in folders.items()}
     return {part: open_run(path, lab.device).model for part, path in paths.items()}, epochs

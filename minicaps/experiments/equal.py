@@ -2,6 +2,14 @@
 
 import numpy as np
 
+from minicaps import checkpoint
+
+
+def validation_curve(folder):
+    """The accuracy on validation pictures after each epoch of the network in a run folder."""
+    _, meta = checkpoint.load(folder / "last.npz", needs=("progress",))
+    return [row["validation_accuracy"] for row in meta["progress"]["history"]]
+
 
 def accuracy(lab, model, split):
     """The share of right answers of a model."""
@@ -11,7 +19,8 @@ def accuracy(lab, model, split):
 
 def epochs(curves):
     """{network: its epoch, from 1} at equal accuracy: that which is nearest to the highest one that
-    every network reaches. curves: {network: accuracy on held-out pictures after each epoch}."""
+    every network reaches; of equally near ones, the first. curves: {network: accuracy on held-out
+    pictures after each epoch}."""
     reached = min(max(curve) for curve in curves.values())
     return {
         name: 1 + int(np.argmin(np.abs(np.subtract(curve, reached))))

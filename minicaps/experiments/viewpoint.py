@@ -15,9 +15,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from minicaps import checkpoint
 from minicaps.data import strokes as drawn
 from minicaps.data.strokes import POSE_NAMES, POSE_RANGES
+from minicaps.experiments import equal
 from minicaps.experiments.results import line, percent, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 from minicaps.runs import open_run
@@ -53,9 +53,9 @@ def measure(lab, part, settings, seed):
         name: lab.train(name.replace(" ", "-"), familiar, own | {"seed": seed})
         for name, own in parts(lab.quick).items()
     }
-    curves = {name: validation_curve(folder) for name, folder in folders.items()}
+    curves = {name: equal.validation_curve(folder) for name, folder in folders.items()}
     summary = json.loads((folders[part] / "summary.json").read_text())
-    epochs = {"equal": matched(curves)[part], "best": summary["best_epoch"]}
+    epochs = {"equal": equal.epochs(curves)[part], "best": summary["best_epoch"]}
 
     def tested(epoch):
         model = open_run(folders[part] / f"epoch-{epoch}.npz", lab.device).model
@@ -80,19 +80,6 @@ def rotations(split):
 def known(split):
     """The pictures of the rotations that are learned."""
     return split.take(np.flatnonzero(rotations(split) < KNOWN))
-
-
-def validation_curve(folder):
-    """The accuracy on validation pictures after each epoch."""
-    _, meta = checkpoint.load(folder / "last.npz")
-    return [row["validation_accuracy"] for row in meta["progress"]["history"]]
-
-
-def matched(curves):
-    """{network: the epoch in which it is nearest to the best epoch of the weakest network}; curves:
-    {network: its accuracy after each epoch}. Of equally near epochs, the first."""
-    target = min(map(max, curves.values()))
-    return {name: 1 + int(np.argmin(np.abs(np.subtract(c, target)))) for name, c in curves.items()}
 
 
 def errors(right, angles):

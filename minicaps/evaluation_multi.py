@@ -5,16 +5,10 @@ import numpy as np
 from minicaps import plotting, scores
 from minicaps.losses import classification_loss
 from minicaps.multilabel import SEEN, redraw, seen
+from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor
 
 WORST = 10  # pictures that are drawn
-
-
-def flags(split, classes):
-    """The labels of a split as zeros and ones (n, classes), if each picture has one class, too."""
-    if split.labels.ndim == 2:
-        return split.labels
-    return (split.labels[:, None] == np.arange(classes)).astype(np.uint8)
 
 
 def measure(run, split, activations) -> dict:
@@ -24,7 +18,8 @@ def measure(run, split, activations) -> dict:
     pictures with k ≥ 1 classes, those whose k largest activations are of just these; this asks
     which classes there are, and not how many.
     """
-    labels, answers = flags(split, len(run.class_names)), seen(activations, run.model.logits)
+    labels = one_hot(split.labels, activations) > 0
+    answers = seen(activations, run.model.logits)
     present, right = labels.sum(axis=1), (answers == labels).all(axis=1)
     rank = np.argsort(np.argsort(-activations, axis=1, kind="stable"), axis=1)
     top = ((rank < present[:, None]) == labels).all(axis=1) & (present > 0)
@@ -45,7 +40,7 @@ def measure(run, split, activations) -> dict:
             run.class_names,
             pictures=labels.sum(axis=0),
             answered=answers.sum(axis=0),
-            right=(answers & (labels > 0)).sum(axis=0),
+            right=(answers & labels).sum(axis=0),
         ),
         "by_number": [
             {
@@ -61,7 +56,8 @@ def measure(run, split, activations) -> dict:
 def tables(run, split, activations, result) -> dict:
     """The tables to write: {name of the file: (header, rows)}."""
     names, classes = run.class_names, result["classes"]
-    labels, answers = flags(split, len(names)), seen(activations, run.model.logits)
+    labels = one_hot(split.labels, activations) > 0
+    answers = seen(activations, run.model.logits)
 
     def text(row):
         return " + ".join(names[k] for k in np.flatnonzero(row))
@@ -87,7 +83,7 @@ def find_worst(run, split, activations, most):
     class is furthest on the wrong side of being seen; then those that are right, the closest
     first."""
     limit = 0 if run.model.logits else SEEN
-    labels = flags(split, len(run.class_names))
+    labels = one_hot(split.labels, activations) > 0
     beyond = np.where(labels, limit - activations, activations - limit).max(axis=1)
     which = np.argsort(-beyond, kind="stable")[:most]
     images, answers, drawn = split.images[which], seen(activations[which], run.model.logits), None

@@ -5,8 +5,9 @@ from functools import reduce
 import numpy as np
 
 from minicaps import ops
-from minicaps.backend import array_module, to_host
+from minicaps.backend import to_host
 from minicaps.graph import no_grad
+from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor
 
 SEEN = 0.5  # a class is seen where its activation is above; a logit then is above 0
@@ -26,8 +27,7 @@ def answers_of(model, activations, labels):
     largest of the activations (B, J); with labels (B, J) those that are seen."""
     if labels.ndim == 2:
         return seen(activations, model.logits)
-    classes = array_module(activations).arange(activations.shape[1])
-    return activations.argmax(axis=1)[:, None] == classes
+    return one_hot(activations.argmax(axis=1), activations) > 0
 
 
 def right_answers(model, activations, labels):

@@ -87,11 +87,11 @@ def run(path):
             if block.quote is not None:
                 continue
             execute.run_block(block, path, namespace)
-            for png, _ in shown:
+            for picture in shown:
                 folder = folder or Path(tempfile.mkdtemp(prefix=f"{path.stem}-"))
                 number += 1
                 target = folder / f"{number}.png"
-                target.write_bytes(png)
+                target.write_bytes(picture.png)
                 print(f"figure: {target}")
             shown.clear()
     return 0

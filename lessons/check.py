@@ -4,8 +4,8 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons import figures
-from lessons.execute import quoted_lines, run_page
+from lessons import figures, steppers
+from lessons.execute import blame_page, quoted_lines, run_page
 from lessons.page import PageError, read_blocks
 
 WIDTH = 76  # columns of code that fit beside the text
@@ -16,14 +16,14 @@ class Problem:
     """Something on line `line` that is not as it should be.
 
     What `update` can repair has its repair here: `lines` replace `old` from that line on, or
-    `picture` is the path and the bytes of a PNG.
+    `file` is the path and the bytes of a picture or its stepper.
     """
 
     line: int
     message: str
     old: list[str] | None = None
     lines: list[str] | None = None
-    picture: tuple[Path, bytes] | None = None
+    file: tuple[Path, bytes] | None = None
 
     def __str__(self):
         if self.lines is None:
@@ -34,7 +34,7 @@ class Problem:
 
     @property
     def repairable(self):
-        return self.lines is not None or self.picture is not None
+        return self.lines is not None or self.file is not None
 
 
 def find_problems(path):
@@ -45,6 +45,7 @@ def find_problems(path):
         for block, outcome in run_page(path):
             found += _text_problems(block, outcome.lines)
             found += _figure_problems(block, outcome.figures, Path(path).parent)
+            found += _stepper_problems(block, outcome.figures, path)
     except PageError as error:
         found.append(Problem(error.line, str(error)))
     return sorted(found, key=lambda problem: problem.line)
@@ -56,10 +57,10 @@ def update(path):
     page = Path(path).read_text("utf-8").splitlines()
     repaired = [problem for problem in problems if problem.repairable]
     for problem in reversed(repaired):  # from the end, so that line numbers stay true
-        if problem.picture:
-            target, png = problem.picture
+        if problem.file:
+            target, content = problem.file
             target.parent.mkdir(exist_ok=True)
-            target.write_bytes(png)
+            target.write_bytes(content)
         else:
             start = problem.line - 1
             page[start : start + len(problem.old)] = problem.lines
@@ -113,13 +114,34 @@ def _figure_problems(block, drawn, folder):
         )
         return [Problem(block.end, message)]
     found = []
-    for (line, name), (png, summary) in zip(block.images, drawn, strict=True):
+    for (line, name), picture in zip(block.images, drawn, strict=True):
         target = folder / name
         if not target.exists():
             message = f"{name} does not exist"
-        elif differences := figures.compare(figures.read_summary(target), summary):
+        elif differences := figures.compare(figures.read_summary(target), picture.summary):
             message = "\n    ".join([f"{name} is not what the block draws", *differences])
         else:
             continue
-        found.append(Problem(line, message, picture=(target, png)))
+        found.append(Problem(line, message, file=(target, picture.png)))
+    return found
+
+
+def _stepper_problems(block, drawn, path):
+    """Steppers that are missing, superfluous or show something else than the block draws."""
+    found = []
+    for (line, name), picture in zip(block.images, drawn, strict=False):
+        target = Path(path).parent / Path(name).with_suffix(".json")
+        if picture.stepper is None:
+            if target.exists():
+                found.append(Problem(line, f"{target.name} has no stepper: delete it"))
+            continue
+        with blame_page(path, block.end):
+            now = steppers.record(*picture.stepper)
+        if not target.exists():
+            message = f"{target.name} does not exist"
+        elif differences := steppers.compare(target.read_text("utf-8"), now):
+            message = "\n    ".join([f"{target.name} is not what the stepper draws", *differences])
+        else:
+            continue
+        found.append(Problem(line, message, file=(target, now.encode())))
     return found

@@ -18,10 +18,10 @@ from lessons.page import LESSONS, PageError, read_blocks
 
 @dataclass
 class Outcome:
-    """What a block printed, as lines, and the figures it showed, as (PNG bytes, summary)."""
+    """What a block printed, as lines, and the figures it showed."""
 
     lines: list[str]
-    figures: list[tuple[bytes, list]]
+    figures: list[figures.Picture]
 
 
 @contextlib.contextmanager
@@ -45,13 +45,20 @@ def stage(shown):
 
 def run_block(block, path, namespace):
     """Run one block; PageError if it fails. `inspect.getsource` finds its functions in the page."""
-    try:
+    with blame_page(path, block.line):
         exec(compile(block.code, str(path), "exec", dont_inherit=True), namespace)
-    except Exception as error:
-        line, trace = _locate(error, path, block.line)
-        raise PageError(line, f"this line raises an error\n{trace}") from error
     if plt.get_fignums():
         raise PageError(block.end, "a figure was drawn but not shown: call plt.show()")
+
+
+@contextlib.contextmanager
+def blame_page(path, line):
+    """Turn an error of the page's code into a PageError, for `line` if it names none."""
+    try:
+        yield
+    except Exception as error:
+        line, trace = _locate(error, path, line)
+        raise PageError(line, f"this line raises an error\n{trace}") from error
 
 
 def run_page(path):

@@ -7,6 +7,7 @@ logarithmic axis the summary is of the logarithm, because that is what the eye s
 
 import io
 import json
+from dataclasses import dataclass
 
 import matplotlib
 
@@ -20,14 +21,23 @@ KEY = "minicaps figure"
 TOLERANCE = 0.01  # of the spread of the data: less than the eye can see
 
 
+@dataclass
+class Picture:
+    """A figure: PNG bytes, the summary in them, and its stepper (see steppers.py) if it has one."""
+
+    png: bytes
+    summary: list
+    stepper: tuple | None
+
+
 def take_figures():
-    """Close all open figures; return a list of (PNG bytes, summary)."""
+    """Close all open figures; return a Picture of each."""
     taken = []
     for number in plt.get_fignums():
         figure = plt.figure(number)
         summary, png = summarise(figure), io.BytesIO()
         figure.savefig(png, format="png", metadata={KEY: json.dumps(summary)})
-        taken.append((png.getvalue(), summary))
+        taken.append(Picture(png.getvalue(), summary, getattr(figure, "stepper", None)))
         plt.close(figure)
     return taken
 

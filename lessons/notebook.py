@@ -72,8 +72,8 @@ def _code(block, outcome):
     if outcome.lines:
         text = "\n".join(outcome.lines) + "\n"
         outputs.append({"output_type": "stream", "name": "stdout", "text": text})
-    for png, _ in outcome.figures:
-        data = {"image/png": base64.b64encode(png).decode(), "text/plain": "<Figure>"}
+    for picture in outcome.figures:
+        data = {"image/png": base64.b64encode(picture.png).decode(), "text/plain": "<Figure>"}
         outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
     hidden = {"jupyter": {"source_hidden": True, "outputs_hidden": True}, "cellView": "form"}
     return {

@@ -304,8 +304,8 @@ def test_the_summary_sees_what_a_logarithmic_axis_shows():
     def summary(floor):
         axes = figures.plt.figure().add_subplot()
         axes.loglog([1, 10, 100], [1, 1e-3, floor])
-        [(_, found)] = figures.take_figures()
-        return found
+        [picture] = figures.take_figures()
+        return picture.summary
 
     assert figures.compare(summary(1e-6), summary(1.01e-6)) == []
     assert figures.compare(summary(1e-6), summary(2e-6)) != []
@@ -329,8 +329,8 @@ def test_the_summary_sees_what_a_logarithmic_axis_shows():
 def test_each_kind_of_artist_is_compared(draw):
     def summary(array):
         draw(figures.plt.figure().add_subplot(), array)
-        [(_, found)] = figures.take_figures()
-        return json.loads(json.dumps(found))
+        [picture] = figures.take_figures()
+        return json.loads(json.dumps(picture.summary))
 
     array = np.random.default_rng(0).random((4, 4)) + 1
     moved = array * np.linspace(1.1, 1.5, 4)[:, None] ** np.arange(1, 5)

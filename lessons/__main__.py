@@ -11,12 +11,14 @@ from pathlib import Path
 from lessons import page
 from minicaps.command import start
 
+CHOICES = ("run", "check", "update", "notebook", "web")
 COMMANDS = """commands:
   (none)             list the lessons
   run 06             run a lesson as a script; pictures go to a temporary folder
   check [06 ...]     compare texts, figures and quotes with what the code does now
   update [06 ...]    write fresh texts, figures and quotes into the pages
   notebook 06        write an executed notebook for Jupyter, 06_name.ipynb, here
+  web                build the web page, _site/index.html, from all lessons
 
 A lesson is a number, an appendix such as A2, or the path of a page.
 Exit status: 0 all well, 1 a lesson failed, 2 wrong use.
@@ -30,11 +32,15 @@ def main(arguments=None):
         epilog=COMMANDS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", nargs="?", choices=["run", "check", "update", "notebook"])
+    parser.add_argument("command", nargs="?", choices=CHOICES)
     parser.add_argument("lesson", nargs="*", help="a number such as 06, A2, or the path of a page")
     options = parser.parse_args(arguments)
     if options.command is None:
         return list_lessons()
+    if options.command == "web":
+        if options.lesson:
+            parser.error("web takes no lesson: it builds the page of all")
+        return web()
     if options.command in ("run", "notebook") and len(options.lesson) != 1:
         parser.error(f"{options.command} takes one lesson, for example `{options.command} 01`")
     try:
@@ -118,6 +124,18 @@ def notebook(path):
     target = Path(f"{path.stem}.ipynb")
     target.write_text(make_notebook(path), "utf-8")
     print(f"wrote {target}")
+    return 0
+
+
+def web():
+    from lessons.web import build
+
+    try:
+        build.build()
+    except build.SiteError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"wrote {shown_path(build.SITE / 'index.html')}: open it in a browser")
     return 0
 
 

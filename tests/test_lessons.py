@@ -491,7 +491,7 @@ def test_help_names_every_command(capsys):
         main(["--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    assert all(f"\n  {name}" in shown for name in ("run", "check", "update", "notebook"))
+    assert all(f"\n  {name}" in shown for name in ("run", "check", "update", "notebook", "web"))
 
 
 def test_a_notebook_runs_and_holds_outputs_and_folded_solutions(made):

@@ -1,0 +1,91 @@
+"""Builds the web page: stages the pages as Sphinx's sources and replaces the folder `_site`."""
+
+import re
+import shutil
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from lessons.page import LESSONS
+
+SITE = LESSONS.parent / "_site"
+NEEDED = ("sphinx", "myst_parser", "furo", "mathjax")
+WRITING = "\n## Writing: the format\n"  # from here on lessons/README.md is for writers
+SETTINGS = {
+    "project": "minicaps lessons",
+    "html_title": "minicaps lessons",
+    "extensions": ["myst_parser", "sphinx.ext.mathjax", "lessons.web.columns"],
+    "myst_enable_extensions": ["dollarmath", "alert"],
+    "myst_update_mathjax": False,  # static/maths.js says all there is to say
+    "mathjax_path": "mathjax/tex-svg.js",
+    "mathjax_options": {"defer": "defer"},
+    "html_theme": "furo",
+    "html_static_path": [str(Path(__file__).parent / "static")],
+    "html_css_files": ["lessons.css"],
+    "html_js_files": [("maths.js", {"priority": 100}), ("stepper.js", {"defer": "defer"})],
+    "html_copy_source": False,
+    "html_use_index": False,
+    "html_show_copyright": False,
+    "html_show_search_summary": False,  # it would fetch pages, which file:// forbids
+}
+
+
+class SiteError(Exception):
+    """The web page cannot be built: the message says what to do."""
+
+
+def build(site=SITE):
+    """Build the web page into the folder `site`, which it replaces. SiteError where it cannot."""
+    if missing := [name for name in NEEDED if not find_spec(name)]:
+        names = ", ".join(missing)
+        raise SiteError(f"{names} cannot be imported: pip install -e '.[web]' installs them")
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder) / "source", Path(folder) / "site"
+        stage(source)
+        _run_sphinx(source, made)
+        _copy_maths(made / "_static" / "mathjax")
+        shutil.rmtree(site, ignore_errors=True)
+        shutil.move(made, site)
+
+
+def stage(folder):
+    """Write the pages with their figures and results into a new folder, as Sphinx reads them."""
+    shutil.copytree(LESSONS / "figures", folder / "figures")
+    shutil.copytree(LESSONS / "results", folder / "results")
+    names = sorted(path.stem for path in LESSONS.glob("*.md") if path.name != "README.md")
+    for name in names:
+        text = (LESSONS / f"{name}.md").read_text("utf-8")
+        quote = r"```{code-block} python\n:caption: \1\n"
+        text = re.sub(r"^```python source=(\S+)$", quote, text, flags=re.MULTILINE)
+        (folder / f"{name}.md").write_text(text, "utf-8")
+    contents = (LESSONS / "README.md").read_text("utf-8").split(WRITING)[0]
+    tree = "\n".join(["\n```{toctree}", ":hidden:", "", *names, "```", ""])
+    (folder / "index.md").write_text(contents + tree, "utf-8")
+
+
+def _run_sphinx(source, made):
+    from sphinx.application import Sphinx
+
+    app = Sphinx(
+        source,
+        confdir=None,
+        outdir=made,
+        doctreedir=source.parent / "doctrees",
+        buildername="html",
+        confoverrides=SETTINGS,
+        status=None,
+        warning=sys.stderr,
+        warningiserror=True,
+    )
+    app.build()
+    if app.statuscode:
+        raise SiteError("Sphinx warns, see above: mend the page that it names, and build again")
+
+
+def _copy_maths(target):
+    """Copy MathJax, which draws the formulas, and its licence from the installed package."""
+    source = Path(find_spec("mathjax").origin).parent / "static" / "mathjax"
+    target.mkdir(parents=True)
+    shutil.copy(source / "es5" / "tex-svg.js", target)
+    shutil.copy(source / "LICENSE", target)

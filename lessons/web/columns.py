@@ -1,0 +1,157 @@
+"""A Sphinx extension: prose beside the code that follows it, and links to numbered equations.
+
+A page becomes rows. On the left of a row is a run of prose, on its right the code, the outputs and
+the figures that follow. Tables and solutions go across; inside a solution are rows again.
+"""
+
+import re
+
+from docutils import nodes
+
+from lessons.page import find_pages
+
+NUMBER = re.compile(r"\((\d+\.\d+)\)")
+NUMBERED = re.compile(r"\\qquad \((\d+\.\d+)\)\s*$", re.MULTILINE)
+COMMENT = re.compile(r'<span class="(?:c1|sd)">.*?</span>', re.DOTALL)
+
+
+def setup(app):
+    app.connect("builder-inited", find_equations)
+    app.connect("doctree-read", number_equations)
+    app.connect("doctree-read", link_prose)
+    app.connect("doctree-read", lay_out)
+    app.connect("doctree-read", add_steppers)
+    app.connect("html-page-context", finish_page, priority=900)  # after the theme
+    return {"parallel_read_safe": True}
+
+
+# ---- equations
+
+
+def find_equations(app):
+    """Remember the address of each numbered equation of the lessons."""
+    app.config.equations = {
+        number: f"{path.stem}.html#eq-{number}"
+        for path in find_pages()
+        for number in NUMBERED.findall(path.read_text("utf-8"))
+    }
+
+
+def number_equations(app, doctree):
+    """Turn the number at the end of a formula into its tag, and into a place to link to."""
+    for formula in list(doctree.findall(nodes.math_block)):
+        if found := NUMBERED.search(formula.astext()):
+            words = formula.astext()[: found.start()]
+            formula[:] = [nodes.Text(rf"{words}\tag{{{found[1]}}}")]
+            place = nodes.container("", classes=["equation"], ids=[f"eq-{found[1]}"])
+            formula.replace_self(place)  # the theme would repeat an id of the formula itself
+            place += formula
+
+
+def link_prose(app, doctree):
+    """Turn each (6.4) in the prose into a link to its equation."""
+    closed = (nodes.literal, nodes.FixedTextElement, nodes.math, nodes.reference, nodes.raw)
+    for text in list(doctree.findall(nodes.Text)):
+        if isinstance(text.parent, closed) or not NUMBER.search(text):
+            continue
+        pieces = []
+        for place, piece in enumerate(NUMBER.split(text)):
+            address = app.config.equations.get(piece) if place % 2 else None
+            words = nodes.Text(f"({piece})" if place % 2 else piece)
+            link = nodes.reference("", "", words, refuri=address, internal=True)
+            pieces.append(link if address else words)
+        text.parent.replace(text, pieces)
+
+
+def link_comments(app, html):
+    """The same in the comments and docstrings of highlighted code."""
+
+    def link(found):
+        address = app.config.equations.get(found[1])
+        return f'<a href="{address}">{found[0]}</a>' if address else found[0]
+
+    return COMMENT.sub(lambda comment: NUMBER.sub(link, comment[0]), html)
+
+
+# ---- columns
+
+
+def lay_out(app, doctree):
+    for section in list(doctree.findall(nodes.section)):
+        section[:] = rows(section.children)
+
+
+def rows(children):
+    """The nodes, in order, with each run of prose and of work put into a row."""
+    made, words, work = [], [], []
+
+    def close():
+        if words or work:
+            cells = [nodes.container("", *words, classes=["words"])]
+            cells += [nodes.container("", *work, classes=["work"])] if work else []
+            made.append(nodes.container("", *cells, classes=["row"]))
+        words.clear()
+        work.clear()
+
+    for kind, group in grouped(children):
+        if (kind == "words" and work) or kind == "wide":
+            close()
+        {"words": words, "work": work, "wide": made}[kind].extend(group)
+    close()
+    return made
+
+
+def grouped(children):
+    """Yield (kind, nodes). What a <details> folds is one group, from its first tag to its last."""
+    children = iter(children)
+    for node in children:
+        if not is_tag(node, "<details>"):
+            yield kind_of(node), [node]
+            continue
+        inside = []
+        for folded in children:
+            if is_tag(folded, "</details>"):
+                break
+            inside.append(folded)
+        if all(kind_of(folded) == "work" for folded in inside):
+            yield "work", [node, *inside, folded]
+        else:
+            yield "wide", [node, *rows(inside), folded]
+
+
+def is_tag(node, tag):
+    return isinstance(node, nodes.raw) and node.astext().strip().startswith(tag)
+
+
+def kind_of(node):
+    if isinstance(node, (nodes.section, nodes.title, nodes.table)):
+        return "wide"
+    listing = isinstance(node, nodes.literal_block) or "literal-block-wrapper" in node["classes"]
+    return "work" if listing or is_picture(node) else "words"
+
+
+def is_picture(node):
+    return isinstance(node, nodes.paragraph) and all(
+        isinstance(part, nodes.image) for part in node.children
+    )
+
+
+def add_steppers(app, doctree):
+    """Lay the data of its stepper beside each picture that has one: stepper.js does the rest."""
+    for picture in list(doctree.findall(nodes.image)):
+        data = (app.srcdir / picture["uri"]).with_suffix(".json")
+        if data.is_file():
+            text = data.read_text("utf-8").replace("</", "<\\/")
+            script = f'<script type="application/json" class="stepper-data">{text}</script>'
+            picture.parent.append(nodes.raw("", script, format="html"))
+
+
+# ---- the finished page
+
+
+def finish_page(app, pagename, templatename, context, doctree):
+    if body := context.get("body"):
+        context["body"] = link_comments(app, body)
+    tree = context["toctree"](collapse=True, titles_only=False, maxdepth=2, includehidden=True)
+    context["furo_navigation_tree"] = tree  # with the sections of this page
+    context["furo_hide_toc"] = True  # so that its place is free for the code

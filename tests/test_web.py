@@ -1,0 +1,214 @@
+"""The web page of the lessons: it builds, and in a real browser it does what it promises.
+
+Without Sphinx (the extra `web`) or without Playwright and an installed chromium (`web-test`), these
+tests are skipped; CI has them all.
+"""
+
+import re
+import shutil
+
+import pytest
+
+from lessons.__main__ import main
+from lessons.page import LESSONS, find_pages
+from lessons.web import build
+
+pytest.importorskip("furo")
+NAMES = [path.stem for path in find_pages()]
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = pytest.mark.xdist_group("web")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("web") / "site"
+    build.build(folder)
+    return folder
+
+
+# ---- what is in the files
+
+
+def test_the_contents_and_the_menu_lead_to_every_lesson(site):
+    index = (site / "index.html").read_text("utf-8")
+    assert all(index.count(f'href="{name}.html"') >= 2 for name in NAMES)
+    assert "Writing: the format" not in index
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    for page in site.glob("*.html"):
+        loaded = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="([^"]*)"', page.read_text())
+        assert loaded
+        assert [address for address in loaded if "//" in address] == []
+
+
+def test_a_quote_names_its_source_and_a_number_in_code_links_to_its_equation(site):
+    page = (site / "10_agreement.html").read_text("utf-8")
+    assert "minicaps.routing.coupling:couple" in page
+    assert '# <a href="06_squash.html#eq-6.1">(6.1)</a>' in page
+    assert page.count('id="eq-10.1"') == 1
+
+
+def test_every_link_inside_the_site_has_its_target(site):
+    pages = {page.name: page.read_text("utf-8") for page in site.glob("*.html")}
+    places = {name: set(re.findall(r' id="([^"]*)"', page)) for name, page in pages.items()}
+    for name, page in pages.items():
+        for target, _, place in re.findall(r'href="([\w.]*\.html)?(#([^"]*))?"', page):
+            assert target == "" or target in pages
+            assert place == "" or place in places[target or name], f"{name}: {target}#{place}"
+
+
+def test_a_missing_package_is_named_with_its_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(build, "NEEDED", ("sphinx", "nothing_of_that_name"))
+    assert main(["web"]) == 1
+    assert "nothing_of_that_name cannot be imported: pip install" in capsys.readouterr().err
+
+
+def test_a_broken_link_stops_the_build_and_keeps_the_old_site(tmp_path, monkeypatch, capsys):
+    copy = shutil.copytree(LESSONS, tmp_path / "lessons", ignore=lambda *_: ["web", *NAMES])
+    for name in NAMES[1:]:
+        (copy / f"{name}.md").unlink()
+    old = tmp_path / "site"
+    old.mkdir()
+    monkeypatch.setattr(build, "LESSONS", copy)
+    with pytest.raises(build.SiteError, match="Sphinx warns"):
+        build.build(old)
+    assert old.is_dir()
+    assert f"{NAMES[1]}.md" in capsys.readouterr().err
+
+
+# ---- in a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM:
+        pytest.skip("no chromium is installed")
+    with playwright.sync_playwright() as tool:
+        browser = tool.chromium.launch(executable_path=CHROMIUM)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(site, browser):
+    """A function that opens a page by name; at the end, nothing has failed or left the site."""
+    context = browser.new_context(
+        viewport={"width": 1500, "height": 900}, reduced_motion="reduce", offline=True
+    )
+    page, trouble = context.new_page(), []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda message: trouble.append(message.text))
+    page.on("request", lambda request: trouble.append(request.url) if away(request.url) else None)
+
+    def away(address):
+        return not address.startswith((site.as_uri(), "data:"))
+
+    def open_page(name):
+        page.goto(f"{site.as_uri()}/{name}.html")
+        page.evaluate("window.MathJax && MathJax.startup.promise")
+        return page
+
+    yield open_page
+    context.close()
+    assert trouble == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lesson_shows_its_formulas_and_fits_desktops_and_phones(visit, name):
+    page = visit(name)
+    formulas = page.evaluate("document.querySelectorAll('.math').length")
+    assert formulas > 0
+    assert page.evaluate("document.querySelectorAll('.math > mjx-container').length") == formulas
+    assert page.evaluate("document.querySelectorAll('mjx-merror, [data-mjx-error]').length") == 0
+    for width in (1500, 1100, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_code_stands_beside_its_prose_on_wide_screens_and_below_it_on_narrow_ones(visit):
+    page = visit("10_agreement")
+    words, work = (page.locator(f".row:has(.work) > {cell}").first for cell in (".words", ".work"))
+    one, other = words.bounding_box(), work.bounding_box()
+    assert one["x"] + one["width"] <= other["x"]
+    page.set_viewport_size({"width": 390, "height": 900})
+    one, other = words.bounding_box(), work.bounding_box()
+    assert one["y"] + one["height"] <= other["y"]
+
+
+STEPPED = [path.stem for path in sorted((LESSONS / "figures").glob("*.json"))]
+
+
+@pytest.mark.parametrize("figure", STEPPED)
+def test_each_slider_moves_its_picture_by_keyboard(visit, figure):
+    [name] = [name for name in NAMES if name[:2] == figure[:2]]
+    page = visit(name)
+    steppers = page.locator(".stepper")
+    assert steppers.count() == len([other for other in STEPPED if other[:2] == figure[:2]])
+    for stepper in steppers.all():
+        labels = stepper.locator("label").all()
+        for label in labels:
+            label.locator("input").focus()
+            page.keyboard.press("End")
+        for label in labels:
+            before = stepper.locator("svg").inner_html(), label.locator("output").inner_text()
+            label.locator("input").focus()
+            page.keyboard.press("ArrowLeft")
+            after = stepper.locator("svg").inner_html(), label.locator("output").inner_text()
+            assert before[0] != after[0] and before[1] != after[1]
+
+
+def test_a_link_to_an_equation_lights_it_up_on_another_page_too(visit):
+    page = visit("10_agreement")
+    ground = "getComputedStyle(document.getElementById('{}')).backgroundColor"
+    plain = page.evaluate(ground.format("eq-10.1"))
+    page.locator('.highlight a[href="10_agreement.html#eq-10.1"]').first.click()
+    assert page.evaluate(ground.format("eq-10.1")) != plain
+    assert page.locator('[id="eq-10.1"]').bounding_box()["y"] < 900
+    page.locator('.highlight a[href="06_squash.html#eq-6.1"]').first.click()
+    page.wait_for_url("**/06_squash.html#eq-6.1")
+    page.wait_for_function("window.MathJax && MathJax.startup.promise")
+    assert page.evaluate(ground.format("eq-6.1")) != plain
+    place = page.locator('[id="eq-6.1"]').bounding_box()
+    assert 0 <= place["y"] < 900
+
+
+KEYS = "a[href], button, summary, input"
+
+
+@pytest.mark.parametrize("width", [1500, 390])
+def test_the_tab_key_reaches_everything(visit, width):
+    page = visit("08_fixed_points")
+    page.set_viewport_size({"width": width, "height": 900})
+    visible = f"""[...document.querySelectorAll('{KEYS}')].filter(
+        (one) => one.checkVisibility({{visibilityProperty: true}}))"""
+    page.evaluate(f"window.missing = new Set({visible})")
+    page.evaluate("addEventListener('focusin', (event) => missing.delete(event.target))")
+    number = page.evaluate("missing.size")
+    assert number > 50
+    for _ in range(number + 50):  # code that scrolls is reached, too
+        page.keyboard.press("Tab")
+    assert page.evaluate("[...missing].map((one) => one.outerHTML)") == []
+
+
+def test_the_menu_of_a_phone_opens_by_keyboard(visit):
+    page = visit("08_fixed_points")
+    page.set_viewport_size({"width": 390, "height": 900})
+    link = page.locator(".sidebar-tree a").first
+    assert not link.is_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    link.click()  # waits until it has come in
+    page.wait_for_url(f"**/{NAMES[0]}.html")
+
+
+def test_dark_mode_and_print_are_readable(visit):
+    page = visit("08_fixed_points")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    page.emulate_media(media="print")
+    assert page.locator("img.print-only").first.is_visible()
+    assert not page.locator(".stepper").first.is_visible()
+    assert not page.locator(".sidebar-drawer").is_visible()

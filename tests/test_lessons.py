@@ -476,6 +476,7 @@ def test_the_list_names_number_title_and_time(capsys):
         (["run", "99"], "there is no lesson 99; there are 01"),
         (["check", "no.md"], "there is no page no.md"),
         (["run"], "run takes one lesson"),
+        (["web", "01"], "web takes no lesson"),
         (["walk"], "invalid choice"),
     ],
 )

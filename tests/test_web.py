@@ -122,6 +122,9 @@ def test_a_lesson_shows_its_formulas_and_fits_desktops_and_phones(visit, name):
     assert formulas > 0
     assert page.evaluate("document.querySelectorAll('.math > mjx-container').length") == formulas
     assert page.evaluate("document.querySelectorAll('mjx-merror, [data-mjx-error]').length") == 0
+    cut = "(one) => one.scrollWidth > one.clientWidth"
+    wide = f"[...document.querySelectorAll('div.math')].some({cut})"
+    assert not page.evaluate(wide), "a formula is wider than its column"
     for width in (1500, 1100, 390):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width

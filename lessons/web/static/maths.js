@@ -2,8 +2,10 @@
 function fit() {
   for (const formula of document.querySelectorAll("div.math")) {
     formula.style.fontSize = "";
-    const ratio = formula.clientWidth / formula.scrollWidth;
-    if (ratio < 1) formula.style.fontSize = Math.max(ratio * 0.99, 0.6) + "em";
+    for (let size = 1; size > 0.6 && formula.scrollWidth > formula.clientWidth; ) {
+      size = Math.max(size * 0.95, 0.6);
+      formula.style.fontSize = size + "em";
+    }
   }
 }
 

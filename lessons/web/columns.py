@@ -12,6 +12,7 @@ from lessons.page import find_pages
 
 NUMBER = re.compile(r"\((\d+\.\d+)\)")
 NUMBERED = re.compile(r"\\qquad \((\d+\.\d+)\)\s*$", re.MULTILINE)
+GAP = re.compile(r"(?<=,)\s*\\quad\s|\\qquad\s")
 COMMENT = re.compile(r'<span class="(?:c1|sd)">.*?</span>', re.DOTALL)
 
 
@@ -42,10 +43,23 @@ def number_equations(app, doctree):
     for formula in list(doctree.findall(nodes.math_block)):
         if found := NUMBERED.search(formula.astext()):
             words = formula.astext()[: found.start()]
-            formula[:] = [nodes.Text(rf"{words}\tag{{{found[1]}}}")]
+            formula[:] = [nodes.Text(rf"{in_lines(words)}\tag{{{found[1]}}}")]
             place = nodes.container("", classes=["equation"], ids=[f"eq-{found[1]}"])
             formula.replace_self(place)  # the theme would repeat an id of the formula itself
             place += formula
+
+
+def in_lines(formula):
+    """A long formula on several lines, broken at its wide gaps, so that a column can hold it."""
+    lines = []
+    for piece in GAP.split(formula) if len(formula) > 75 else [formula]:
+        if lines and len(lines[-1] + piece) <= 60:
+            lines[-1] += rf" \quad {piece}"
+        else:
+            lines.append(piece)
+    whole = all(line.count("{") == line.count("}") and r"\begin" not in line for line in lines)
+    gathered = r"\begin{gathered}" + r" \cr ".join(lines) + r"\end{gathered}"
+    return gathered if len(lines) > 1 and whole else formula
 
 
 def link_prose(app, doctree):

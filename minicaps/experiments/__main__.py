@@ -48,31 +48,38 @@ def _run(options, command):
     runs = Path("runs", "experiments", options.name + ("-quick" if options.quick else ""))
     lab = Lab(runs, options.quick, choose_device(options.device), options.data_dir, stop)
     folder = runs if options.quick else Path(options.out)
-    results, lacking = Results(folder, options.name, module.parts(options.quick)), None
+    results = Results(folder, options.name, module.parts(options.quick))
     seeds = range(options.seeds or (1 if options.quick else module.SEEDS))
     print(f"{options.name}: {module.TITLE}")
+    results.make_folders()
     try:
         with stop.listening():
-            for name, settings in results.parts.items():
-                for seed in seeds:
-                    results.measure(name, seed, partial(module.measure, lab, name, settings, seed))
+            lacking = _measure(module, lab, results, seeds)
+            print()
+            print_table(results.report(seeds, module, command))
+            if options.quick:
+                print(f"\n{QUICK}")
+            # May train, where figures came from elsewhere, without their networks
+            module.draw(results.gather(seeds), folder / f"{options.name}.png", lab)
     except Interrupted:
         text = f"stopped; what is done is kept. Go on with:\n  {command}"
         return fail(NAME, text, 128 + stop.signal)
-    except DataError as error:  # an experiment has the parts last whose data may be missing
-        lacking = error
-    if not (found := results.gather(seeds)):
-        raise lacking
-    table = module.table(found)
-    results.write(seeds, module.TITLE, table, module.headline(found), command)
-    module.draw(found, folder / f"{options.name}.png", lab)
-    print()
-    print_table(table)
-    if options.quick:
-        print(f"\n{QUICK}")
     print(f"\nWritten: {folder / options.name}.json and .png")
     if lacking:
         return fail(NAME, f"the figures above are not all: {lacking}")
+
+
+def _measure(module, lab, results, seeds):
+    """Measure all parts; return the DataError that stopped it, if there are figures all the same,
+    as an experiment has the parts last whose data may be missing."""
+    try:
+        for name, settings in results.parts.items():
+            for seed in seeds:
+                results.measure(name, seed, partial(module.measure, lab, name, settings, seed))
+    except DataError as error:
+        if not any(results.read(seed) for seed in seeds):
+            raise
+        return error
 
 
 def _parser():

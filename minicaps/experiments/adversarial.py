@@ -188,7 +188,7 @@ def draw(results, path, lab):
     panels = above.subplots(1, len(ATTACKS), sharey=True)
     for panel, (attack, title) in zip(panels, ATTACKS.items(), strict=True):
         for (part, seeds), colour, marker in zip(
-            results.items(), (BLUE, ORANGE), "os", strict=True
+            results.items(), (BLUE, ORANGE), "os", strict=False
         ):
             curves = 100 * np.array([[f["clean"], *f["against"][attack]] for f in seeds])
             mean, low, high = (f(curves, axis=0) for f in (np.mean, np.min, np.max))

@@ -139,7 +139,7 @@ def draw(results, path, lab):
     pictures.imshow(shown, cmap="gray_r", vmin=0, vmax=1, aspect="auto")
     places = (np.arange(kinds) + 0.5) * height
     pictures.set(title="What is shown", xticks=[], yticks=places, yticklabels=KINDS)
-    styles = zip(results.items(), (BLUE, ORANGE), "os", (-0.12, 0.12), strict=True)
+    styles = zip(results.items(), (BLUE, ORANGE), "os", (-0.12, 0.12), strict=False)
     for (part, seeds), colour, marker, offset in styles:
         values = 100 * np.array([[f["equal"][kind] for kind in KINDS] for f in seeds])
         y = np.arange(kinds) + offset

@@ -1,6 +1,6 @@
 """What all experiments do alike: train networks that are kept, and ask them."""
 
-import shutil
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from minicaps import checkpoint, data
 from minicaps.backend import Device, to_host
-from minicaps.checkpoint import write_json
+from minicaps.checkpoint import replacing, write_json
 from minicaps.data.batches import batches
 from minicaps.display import Display
 from minicaps.graph import no_grad
@@ -58,17 +58,23 @@ class Lab:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
             last = folder / "last.npz"
-            saved = checkpoint.load(last, needs=("options",)) if last.exists() else None
+            needs = ("model", "options", "progress")
+            saved = checkpoint.load(last, needs) if last.exists() else None
             if saved:
                 _check_options(folder, saved[1]["options"], options)
-            if (folder / "summary.json").exists():
+            if (summary := folder / "summary.json").exists():
+                _check_summary(summary)
                 return folder
             print(f"\n{folder}" + (": goes on" if saved else ""))
             display = KeepEpochs(NAME, quiet=False)
             trainer = Trainer(options, dataset, self.device, folder, display, self.stop)
             if saved:
-                trainer.load(*saved)
-            write_json(folder / "summary.json", trainer.run())
+                try:
+                    trainer.load(*saved)
+                except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+                    text = f"{last} is no training to go on with: move {folder} away ({error!r})"
+                    raise ExperimentError(text) from error
+            write_json(summary, trainer.run())
         return folder
 
     def outputs(self, function, split):
@@ -96,6 +102,15 @@ def _check_options(folder, saved, wanted):
             )
 
 
+def _check_summary(path):
+    try:
+        json.loads(path.read_text())["training_seconds"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExperimentError(
+            f"{path} is damaged ({error!r}): remove it, and the network is measured again"
+        ) from error
+
+
 class KeepEpochs(Display):
     """Shows the training as `minicaps.train` does, and keeps the checkpoint of every epoch."""
 
@@ -109,4 +124,5 @@ class KeepEpochs(Display):
         self._keep(trainer)
 
     def _keep(self, trainer):
-        shutil.copy(trainer.folder / "last.npz", trainer.folder / f"epoch-{trainer.epoch}.npz")
+        with replacing(trainer.folder / f"epoch-{trainer.epoch}.npz") as file:
+            file.write((trainer.folder / "last.npz").read_bytes())

@@ -1,6 +1,7 @@
 """The figures of an experiment: a small file for each seed, and all of them together."""
 
 import json
+import os
 import statistics
 from pathlib import Path
 
@@ -17,6 +18,15 @@ class Results:
 
     def _path(self, seed):
         return self.folder / self.name / f"seed-{seed}.json"
+
+    def make_folders(self):
+        """Make the folders before any work: what cannot be written there shall not be trained.
+        Raises ExperimentError, or OSError where they cannot be made."""
+        folder = self.folder / self.name
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in (self.folder, folder):
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise ExperimentError(f"{path} may not be written into: give another --out")
 
     def read(self, seed):
         """{part: what was measured} of a seed, {} at first. Raises ExperimentError for figures of
@@ -43,7 +53,6 @@ class Results:
             return
         machine = describe_machine()
         entry = {"settings": self.parts[part], "figures": work(), "machine": machine}
-        self._path(seed).parent.mkdir(parents=True, exist_ok=True)
         write_json(self._path(seed), self.read(seed) | {part: entry})
 
     def gather(self, seeds):
@@ -56,21 +65,30 @@ class Results:
         entries = {part: [found[part] for found in read if part in found] for part in self.parts}
         return {part: found for part, found in entries.items() if found}
 
-    def write(self, seeds, title, table, headline, command):
-        """Write all together to `folder`/NAME.json: for the README and for lesson 16."""
+    def report(self, seeds, module, command):
+        """Write all together to `folder`/NAME.json, for the README and for lesson 16; return the
+        table. module: the experiment. Raises ExperimentError for figures that lack some."""
         entries = self._entries(seeds)
         every = [entry for found in entries.values() for entry in found]
-        report = {
-            "experiment": self.name,
-            "title": title,
-            "command": command,
-            "hours_of_training": round(sum(e["figures"]["seconds"] for e in every) / 3600, 3),
-            "machine": every[-1]["machine"],
-            "seeds": {part: len(found) for part, found in entries.items()},
-            "table": table,
-            "headline": headline,
-        }
+        try:
+            found = self.gather(seeds)
+            report = {
+                "experiment": self.name,
+                "title": module.TITLE,
+                "command": command,
+                "hours_of_training": round(sum(e["figures"]["seconds"] for e in every) / 3600, 3),
+                "machine": every[-1]["machine"],
+                "seeds": {part: len(found) for part, found in entries.items()},
+                "table": module.table(found),
+                "headline": module.headline(found),
+            }
+        except (KeyError, TypeError, IndexError) as error:
+            raise ExperimentError(
+                f"{self.folder / self.name} has other figures than this experiment measures now"
+                f" ({error!r}): move it away, or give another --out"
+            ) from error
         write_json(self.folder / f"{self.name}.json", report)
+        return report["table"]
 
 
 def percent(values):

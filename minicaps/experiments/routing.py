@@ -134,10 +134,10 @@ def draw(results, path, lab):
     for name, (colour, marker) in zip(ROUTINGS, styles, strict=False):
         style = {"color": colour, "marker": marker, "markersize": 4, "label": name}
         _draw_errors(learned, results, [_named(name, r) for r in (1, *ITERATIONS)], style)
-        seeds = results[f"{name}-3"]
-        for panel, key, first in ((sharp, "entropies", 1), (move, "moves", 2)):
-            mean = np.mean([f[key] for f in seeds], axis=0)
-            panel.plot(np.arange(len(mean)) + first, mean, **(style | {"markevery": 4}))
+        if seeds := results.get(f"{name}-3"):
+            for panel, key, first in ((sharp, "entropies", 1), (move, "moves", 2)):
+                mean = np.mean([f[key] for f in seeds], axis=0)
+                panel.plot(np.arange(len(mean)) + first, mean, **(style | {"markevery": 4}))
     style = {"color": INK, "marker": "x", "linestyle": ":", "label": "EM, in its own network"}
     _draw_errors(learned, results, [f"{EM}{r}" for r in (1, 2, 3)], style)
     learned.set(title="What is learned with them", ylabel="test error, %", xlabel="iterations")

@@ -113,7 +113,8 @@ def draw(results, path, lab):
     pictures.set(xticks=[], yticks=[])
     styles = zip(NETWORKS, (BLUE, ORANGE), "os", (8, -14), strict=True)
     for network, colour, marker, above in styles:
-        seeds = [results[_named(network, share)] for share in SHARES]
+        names = [_named(network, share) for share in SHARES]
+        seeds = [results[name] for name in names if name in results]
         counts = [found[0]["pictures"] for found in seeds]
         errors = [[100 * (1 - f["accuracy"]) for f in found] for found in seeds]
         means = [np.mean(found) for found in errors]
@@ -122,8 +123,9 @@ def draw(results, path, lab):
             panel.plot([x] * len(found), found, "_", color=colour, markersize=12)
             place = {"xytext": (0, above), "textcoords": "offset points", "ha": "center"}
             panel.annotate(f"{mean:.1f}", (x, mean), color=colour, **place)
-    panel.set(xlabel="training pictures", ylabel="test error, %", xticks=counts)
-    panel.set_xticklabels([f"{count:,}" for count in counts], color=INK)
+    panel.set(xlabel="training pictures", ylabel="test error, %")
+    counts = sorted({seeds[0]["pictures"] for seeds in results.values()})
+    panel.set_xticks(counts, [f"{count:,}" for count in counts], color=INK)
     panel.minorticks_off()
     panel.set_title("The same number of steps, with fewer pictures")
     panel.margins(0.12)

@@ -1,0 +1,150 @@
+"""Experiments whose folders, figures or networks are not as they should be."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_experiments import few  # noqa: F401
+from tiny_runs import edit, environment, send_in_call, tiny  # noqa: F401
+
+from minicaps.backend import choose_device
+from minicaps.experiments import __main__ as command
+from minicaps.experiments import adversarial, affine, lab, pairs, routing, samples
+from minicaps.experiments.results import Results
+from minicaps.training import StopRequest
+
+QUICK = ["pairs", "--quick", "--device", "cpu"]
+FOLDER = Path("runs/experiments/pairs-quick")
+NETWORK = FOLDER / "only-seed-0"
+
+
+@pytest.fixture(autouse=True)
+def one_network(monkeypatch):
+    """`pairs` with a part that takes a moment, and nothing to draw; its settings."""
+    settings = {"data": "strokes", "validation": 8, "epochs": 1, "batch_size": 4}
+    settings |= {"model": "pooling-cnn"}
+    monkeypatch.setattr(pairs, "parts", lambda quick: {"only": settings})
+    monkeypatch.setattr(pairs, "draw", lambda *_: None)
+    return settings
+
+
+def refused(capsys, *arguments):
+    """Run the command, which must fail; return what it said."""
+    capsys.readouterr()
+    assert command.main(list(arguments)) == 1
+    return capsys.readouterr().err
+
+
+def test_a_file_in_the_place_of_the_folder_is_told_before_the_work(monkeypatch, capsys):
+    monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("measured"))
+    Path("file").touch()
+    said = refused(capsys, "pairs", "--device", "cpu", "--out", "file")
+    assert said == f"minicaps.experiments: cannot use {Path('file/pairs')}: Not a directory\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs os.setuid")
+def test_a_folder_without_permission_is_told_before_the_work(tmp_path):
+    """As an ordinary user: root may write anywhere."""
+    code = """
+import os
+from pathlib import Path
+from minicaps.experiments.results import ExperimentError, Results
+folder = os.open(".", os.O_RDONLY)
+if os.getuid() == 0:
+    os.setuid(65534)
+os.fchdir(folder)
+try:
+    Results(Path("out"), "pairs", {}).make_folders()
+except ExperimentError as error:
+    print(error)
+"""
+    Results(tmp_path / "out", "pairs", {}).make_folders()
+    os.chmod(tmp_path / "out", 0o555)
+    os.chmod(tmp_path, 0o755)
+    line = [sys.executable, "-c", code]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, cwd=tmp_path)
+    os.chmod(tmp_path / "out", 0o755)
+    assert done.stderr == ""
+    assert done.stdout == "out may not be written into: give another --out\n"
+
+
+def test_figures_that_lack_some_are_refused(capsys):
+    assert command.main(QUICK) == 0
+    path = FOLDER / "pairs/seed-0.json"
+    whole = path.read_text()
+    for lost in ("figures", "machine", "below"):
+        found = json.loads(whole)
+        del (found["only"]["figures"] if lost == "below" else found["only"])[lost]
+        path.write_text(json.dumps(found))
+        said = f"other figures than this experiment measures now (KeyError('{lost}'))"
+        assert said in refused(capsys, *QUICK)
+
+
+def test_damaged_networks_are_refused(capsys):
+    assert command.main(QUICK) == 0
+    (FOLDER / "pairs/seed-0.json").unlink()
+    whole = (NETWORK / "summary.json").read_text()
+    for damage in ("{", "{}", "[]"):
+        (NETWORK / "summary.json").write_text(damage)
+        assert f"{NETWORK / 'summary.json'} is damaged" in refused(capsys, *QUICK)
+    (NETWORK / "summary.json").unlink()  # as it says
+    assert command.main(QUICK) == 0
+    assert (NETWORK / "summary.json").read_text() == whole
+    (FOLDER / "pairs/seed-0.json").unlink()
+    (NETWORK / "summary.json").unlink()
+    edit(NETWORK / "last.npz", lambda meta: meta["progress"].pop("sums"))
+    said = refused(capsys, *QUICK)
+    assert f"is no training to go on with: move {NETWORK} away (KeyError('sums'))" in said
+
+
+def test_a_kept_epoch_that_was_half_written_is_written_again():
+    """As a kill in the middle of the copy would leave it, were it not renamed when it is whole."""
+    assert command.main(QUICK) == 0
+    (FOLDER / "pairs/seed-0.json").unlink()
+    (NETWORK / "summary.json").unlink()
+    (NETWORK / "epoch-1.npz").write_bytes(b"PK")
+    assert command.main(QUICK) == 0
+    assert (NETWORK / "epoch-1.npz").read_bytes() == (NETWORK / "last.npz").read_bytes()
+    assert not list(NETWORK.glob("*.part"))
+
+
+def test_a_training_for_the_picture_alone_can_be_stopped_too(one_network, monkeypatch, capsys):
+    """The figures are there, of another machine perhaps, and the networks are not."""
+    assert command.main(QUICK) == 0
+    shutil.rmtree(NETWORK)
+
+    def draw(results, path, lab):
+        lab.train("only", lab.data("strokes", 0), one_network | {"seed": 0})
+
+    monkeypatch.setattr(pairs, "draw", draw)
+    send_in_call(monkeypatch, lab.Trainer, "_step", call=3)
+    capsys.readouterr()
+    assert command.main(QUICK) == 130
+    said = capsys.readouterr()
+    assert "one digit" in said.out and "Go on with:" in said.err
+    assert (NETWORK / "last.npz").exists() and not (NETWORK / "summary.json").exists()
+    assert command.main(QUICK) == 0
+    assert f"{NETWORK}: goes on" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("module", [adversarial, affine, routing, samples])
+def test_a_picture_is_drawn_of_the_first_part_alone(module, monkeypatch):
+    """As after an interruption, if the data are gone then."""
+    monkeypatch.setattr(lab, "QUICK_TRAINING", 800)
+    monkeypatch.setattr(adversarial, "_draw_pictures", lambda *_: None)
+    monkeypatch.setattr(module, "DATA", "strokes", raising=False)
+    figures = {
+        "accuracy": 0.9,
+        "pictures": 20,
+        "clean": 0.9,
+        "against": {attack: [0.5] * len(adversarial.STRENGTHS) for attack in adversarial.ATTACKS},
+        "equal": dict.fromkeys(affine.KINDS, 0.8),
+    }
+    there = lab.Lab(Path("runs"), True, choose_device("cpu"), None, StopRequest())
+    module.draw({next(iter(module.parts(False))): [figures]}, Path("one.png"), there)
+    assert np.fromfile("one.png", "S4", 1)[0] == b"\x89PNG"

@@ -85,6 +85,18 @@ def test_each_kind_changes_what_it_says(monkeypatch):
         np.testing.assert_allclose(after, matrix @ before @ matrix.T, atol=0.5)
 
 
+def test_no_pictures_and_unknown_kinds():
+    assert affine.changed(split(0, channels=3)).images.shape == (0, 3, 40, 40)
+    with pytest.raises(ValueError, match=r"unknown kinds .'zoom'.: there are rotation, shear"):
+        affine.changed(split(), ("zoom", "scale"))
+
+
+def test_blocks_make_no_difference(monkeypatch):
+    whole = affine.changed(split(7, 6, 8)).images
+    monkeypatch.setattr(affine, "BLOCK", 3)
+    assert np.array_equal(affine.changed(split(7, 6, 8)).images, whole)
+
+
 def test_what_is_drawn_depends_on_the_seed_alone():
     whole = split(5)
     first, again, other = (affine.changed(whole, seed=seed).images for seed in (1, 1, 2))

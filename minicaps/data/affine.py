@@ -24,8 +24,10 @@ def changed(split, kinds=tuple(RANGES), *, seed=0):
     its `kinds`, of `RANGES`; () only moves them.
 
     What is drawn depends on the seed alone: the angles are the same whichever other kinds go with
-    them.
+    them. Raises ValueError for another kind.
     """
+    if unknown := set(kinds) - RANGES.keys():
+        raise ValueError(f"unknown kinds {sorted(unknown)}: there are {', '.join(RANGES)}")
     random, n = generator(seed, 5), len(split)
     moves = random.integers(-MOST, MOST + 1, (n, 2)).astype(float)
     drawn = {kind: random.uniform(*RANGES[kind], (n, 2)) for kind in RANGES}
@@ -53,8 +55,11 @@ def transformed(images, matrices, moves, size=SIZE):
     Each new pixel is read where it came from, between four old ones in proportion (bilinear);
     outside the picture there are zeros.
     """
-    blocks = [slice(start, start + BLOCK) for start in range(0, len(images), BLOCK)]
-    return np.concatenate([_read(images[b], matrices[b], moves[b], size) for b in blocks])
+    made = np.empty((*images.shape[:2], size, size), images.dtype)
+    for start in range(0, len(images), BLOCK):
+        b = slice(start, start + BLOCK)
+        made[b] = _read(images[b], matrices[b], moves[b], size)
+    return made
 
 
 def _read(images, matrices, moves, size):
@@ -72,4 +77,4 @@ def _read(images, matrices, moves, size):
             c = np.clip(column + 1, 0, width + 1).astype(int)
             found = found + (share_of_row * share)[..., None] * padded[each, :, r, c]
     pixels = found.reshape(n, size, size, -1).transpose(0, 3, 1, 2)
-    return np.ascontiguousarray(np.clip(pixels, 0, 1), dtype=images.dtype)
+    return np.clip(pixels, 0, 1)

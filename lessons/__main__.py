@@ -57,6 +57,12 @@ def main(arguments=None):
     except page.PageError as error:
         print(f"{shown_path(paths[0])}:{error.line}: {error}", file=sys.stderr)
         return 1
+    except UnicodeDecodeError as error:
+        print(f"{shown_path(paths[0])} is no text in UTF-8: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"cannot use {error.filename}: {error.strerror or error}", file=sys.stderr)
+        return 1
 
 
 def find_page(name):

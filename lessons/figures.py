@@ -43,10 +43,13 @@ def take_figures():
 
 
 def read_summary(path):
-    """The summary inside a PNG, or None if it carries none."""
-    with Image.open(path) as picture:
-        stored = getattr(picture, "text", {}).get(KEY)
-    return stored and json.loads(stored)
+    """The summary inside a PNG, or None if it carries none, or is damaged."""
+    try:
+        with Image.open(path) as picture:
+            stored = getattr(picture, "text", {}).get(KEY)
+        return stored and json.loads(stored)
+    except (OSError, SyntaxError, ValueError):  # SyntaxError: what Pillow calls broken chunks
+        return None
 
 
 def summarise(figure):

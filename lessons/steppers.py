@@ -224,10 +224,17 @@ def _short(number):
 
 def compare(old, new):
     """Sentences that tell how the stepper `new` differs from `old`; none where they agree."""
-    old, new = json.loads(old), json.loads(new)
-    if old["sliders"] != new["sliders"]:
-        return [f"the sliders were {old['sliders']}, now {new['sliders']}"]
-    for number, (before, now) in enumerate(zip(_frames(old), _frames(new), strict=True), 1):
+    new = json.loads(new)
+    try:
+        old = json.loads(old)
+        sliders, frames = old["sliders"], _frames(old)
+    except (ValueError, LookupError, TypeError) as error:
+        return [f"the file is damaged: {error!r}"]
+    if sliders != new["sliders"]:
+        return [f"the sliders were {sliders}, now {new['sliders']}"]
+    if len(frames) != len(new["frames"]):
+        return [f"there were {len(frames)} frames, now {len(new['frames'])}"]
+    for number, (before, now) in enumerate(zip(frames, _frames(new), strict=True), 1):
         if len(before) != len(now):
             return [f"frame {number} had {len(before)} elements, now {len(now)}"]
         for was, got in zip(before, now, strict=True):

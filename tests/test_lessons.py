@@ -300,6 +300,15 @@ def test_a_missing_and_a_foreign_picture_fail(made):
     assert "no summary" in str(only_problem(made))
 
 
+@pytest.mark.parametrize("left", [0, 100, -200])
+def test_update_mends_a_damaged_picture(left, made):
+    picture = made.parent / "figures" / "07_made.png"
+    picture.write_bytes(picture.read_bytes()[:left])
+    assert "no summary" in str(only_problem(made))
+    assert len(update(made)[0]) == 1
+    assert find_problems(made) == []
+
+
 def test_the_summary_sees_what_a_logarithmic_axis_shows():
     def summary(floor):
         axes = figures.plt.figure().add_subplot()
@@ -436,6 +445,16 @@ def test_a_traceback_of_run_names_the_line_of_the_page(made):
     assert f'{made.name}", line {line}, in square' in done.stderr
     assert "return y**2" in done.stderr
     assert "execute.py" not in done.stderr
+
+
+def test_what_cannot_be_read_or_written_is_told(made, capsys, monkeypatch):
+    monkeypatch.chdir(made.parent)
+    made.with_suffix(".ipynb").mkdir()
+    assert main(["notebook", made.name]) == 1
+    assert capsys.readouterr().err == "cannot use 07_made.ipynb: Is a directory\n"
+    made.write_bytes(b"# 7\n\xff")
+    assert main(["check", made.name]) == 1
+    assert "07_made.md is no text in UTF-8" in capsys.readouterr().err
 
 
 def test_check_and_update_by_command(made):

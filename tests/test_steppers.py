@@ -139,6 +139,12 @@ def test_rounding_noise_is_no_change():
     assert steppers.compare(record(), noisy) == []
 
 
+def test_a_lost_frame_is_found():
+    whole = {"sliders": [], "elements": [], "frames": [[], []]}
+    less = json.dumps(whole | {"frames": [[]]})
+    assert steppers.compare(less, json.dumps(whole)) == ["there were 1 frames, now 2"]
+
+
 def test_frames_are_in_the_order_of_the_sliders_and_share_their_elements():
     def frame(n, way):
         plt.figure().text(0.5, 0.5, f"{n} {way}")
@@ -157,6 +163,11 @@ def test_update_writes_a_stepper_and_check_finds_what_moved(tmp_path):
     assert update(page)[1] == []
     assert find_problems(page) == []
     assert len(json.loads(data.read_text())["frames"]) == 4
+    for damage in ('{"size": [', "{}", "[]", data.read_text().replace("[0,", "[1234,")):
+        data.write_text(damage)
+        [problem] = find_problems(page)
+        assert "the file is damaged" in str(problem)
+    assert len(update(page)[0]) == 1
     page.write_text(PAGE.replace("range(n + 1)", "range(n + 2)"))
     [problem] = find_problems(page)
     assert "07_made.json is not what the stepper draws" in str(problem)

@@ -6,6 +6,7 @@ tests are skipped; CI has them all.
 
 import re
 import shutil
+from contextlib import nullcontext
 
 import pytest
 
@@ -14,6 +15,7 @@ from lessons.page import LESSONS, find_pages
 from lessons.web import build
 
 pytest.importorskip("furo")
+columns = pytest.importorskip("lessons.web.columns")
 NAMES = [path.stem for path in find_pages()]
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.xdist_group("web")
@@ -75,6 +77,55 @@ def test_a_broken_link_stops_the_build_and_keeps_the_old_site(tmp_path, monkeypa
         build.build(old)
     assert old.is_dir()
     assert f"{NAMES[1]}.md" in capsys.readouterr().err
+
+
+@pytest.fixture
+def without_sphinx(monkeypatch):
+    """Makes a page of a word, at once."""
+
+    def write(_, made):
+        made.mkdir()
+        (made / "index.html").write_text("new")
+
+    monkeypatch.setattr(build, "_run_sphinx", write)
+
+
+def test_the_site_takes_the_place_of_an_older_one_and_of_nothing_else(tmp_path, without_sphinx):
+    site, other = tmp_path / "site", tmp_path / "other"
+    site.mkdir()
+    (site / "old.html").touch()
+    build.build(site)
+    assert (site / "index.html").read_text() == "new" and not (site / "old.html").exists()
+    other.mkdir()
+    shutil.rmtree(site)
+    for make in (site.touch, lambda: site.symlink_to(other)):
+        make()
+        with pytest.raises(build.SiteError, match="site is no folder"):
+            build.build(site)
+        site.unlink()
+    assert not list(other.iterdir())
+
+
+def test_a_site_that_cannot_be_replaced_is_told(tmp_path, without_sphinx, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    monkeypatch.setattr(build.tempfile, "TemporaryDirectory", lambda: nullcontext(tmp_path / "t"))
+    (tmp_path / "site").mkdir()
+    with pytest.raises(build.SiteError, match=r"cannot write .*site: Permission denied"):
+        build.build(tmp_path / "site")
+    assert not (tmp_path / "site" / "site").exists()
+
+
+def test_an_error_in_the_making_of_a_page_is_told(tmp_path, monkeypatch):
+    def fail(_):
+        raise RuntimeError("no row")
+
+    monkeypatch.setattr(columns, "rows", fail)
+    with pytest.raises(build.SiteError, match=r"Sphinx cannot build the pages: .*no row"):
+        build.build(tmp_path / "site")
+    assert not (tmp_path / "site").exists()
 
 
 # ---- in a browser

@@ -45,8 +45,20 @@ def build(site=SITE):
         stage(source)
         _run_sphinx(source, made)
         _copy_maths(made / "_static" / "mathjax")
-        shutil.rmtree(site, ignore_errors=True)
+        _replace(site, made)
+
+
+def _replace(site, made):
+    """Put the new folder `made` in the place of `site`, a folder that was built before or nothing.
+    Moving would put it inside of whatever is still there."""
+    if site.is_symlink() or (site.exists() and not site.is_dir()):
+        raise SiteError(f"{site} is no folder, which the web page would replace: move it away")
+    try:
+        if site.exists():
+            shutil.rmtree(site)
         shutil.move(made, site)
+    except OSError as error:
+        raise SiteError(f"cannot write {site}: {error.strerror or error}") from error
 
 
 def stage(folder):
@@ -66,19 +78,23 @@ def stage(folder):
 
 def _run_sphinx(source, made):
     from sphinx.application import Sphinx
+    from sphinx.errors import SphinxError
 
-    app = Sphinx(
-        source,
-        confdir=None,
-        outdir=made,
-        doctreedir=source.parent / "doctrees",
-        buildername="html",
-        confoverrides=SETTINGS,
-        status=None,
-        warning=sys.stderr,
-        warningiserror=True,
-    )
-    app.build()
+    try:
+        app = Sphinx(
+            source,
+            confdir=None,
+            outdir=made,
+            doctreedir=source.parent / "doctrees",
+            buildername="html",
+            confoverrides=SETTINGS,
+            status=None,
+            warning=sys.stderr,
+            warningiserror=True,
+        )
+        app.build()
+    except SphinxError as error:
+        raise SiteError(f"Sphinx cannot build the pages: {error}") from error
     if app.statuscode:
         raise SiteError("Sphinx warns, see above: mend the page that it names, and build again")
 

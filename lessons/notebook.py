@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from lessons.execute import run_page
-from lessons.page import IMAGE, SUMMARY, read_blocks
+from lessons.page import IMAGE, LESSONS, SUMMARY, read_blocks
 
 
 def make_notebook(path):
@@ -62,6 +62,9 @@ def _words(lines, summary):
     text = re.sub(r"<details>\n<summary>.*</summary>\s*</details>\n", "", text)  # left empty
     text = re.sub(r"^```python source=.*$", "```python", text, flags=re.MULTILINE)
     text = re.sub(r"^> \[!\w+\]\n", "", text, flags=re.MULTILINE)  # GitHub's own syntax
+    text = re.sub(
+        r"\]\((?=\w+\.md)", f"]({LESSONS.name}/", text
+    )  # notebooks lie beside that folder
     text = re.sub(r"\n{3,}", "\n\n", text).strip()
     cell = {"cell_type": "markdown", "metadata": {}, "source": text}
     return ([cell] if text else []), summary

@@ -272,7 +272,7 @@ def _model_options(group):
     text = "how sharply children choose between parents"
     _add(group, "inverse_temperature", text, metavar="BETA", type=_POSITIVE)
     _add(group, "squash", "which one", choices=[*SQUASHES, "none"])
-    text = "of the primary"
+    text = "of PrimaryCaps"
     _add(group, "primary_squash", text, metavar="SQUASH", choices=[*SQUASHES, "none"])
     text = "share of the values set to 0 in training"
     _add(group, "dropout", text, metavar="SHARE", type=number(float, 0, 1))

@@ -154,8 +154,9 @@ def redrawn(view):
 
 
 def table(results):
-    header = ["%", "digits", "error", "source", "exact", "redrawn", "absent"]
-    rows = [[*header, f"boxes ({SOURCE_BOXES})", "parameters", "seconds"]]
+    header = ["%", "digits found", "pairs missed", "source: missed", "exactly two above ½"]
+    header += ["redrawn", "absent drawn", f"boxes of ink overlap (source {SOURCE_BOXES})"]
+    rows = [[*header, "parameters", "seconds"]]
     for part, seeds in results.items():
         row = [part, *(percent([f[name] for f in seeds]) for name in ("digits", "error"))]
         row += [f"{SOURCE[part]}", percent([f["sure"] for f in seeds])]
@@ -173,7 +174,10 @@ def headline(results):
         rows.append(line(f"{part}: pairs not recognised", f"{SOURCE[part]} %", f"{error} %", seeds))
     seeds = next(iter(results.values()))
     boxes = percent([f["boxes"] for f in seeds])  # of the same pairs for all networks
-    return [*rows, line("the two boxes overlap", f"{SOURCE_BOXES} %", f"{boxes} %", seeds)]
+    return [
+        *rows,
+        line("the boxes of two digits' ink overlap", f"{SOURCE_BOXES} %", f"{boxes} %", seeds),
+    ]
 
 
 def draw(results, path, lab):
@@ -213,7 +217,7 @@ def _draw_pair(axes, one):
         axes[1].text(place, -0.04, label, color=colour, fontweight="bold", **below)
     said = " + ".join(map(str, np.flatnonzero(one.answered)))
     axes[2].set_xlabel(said + ("" if (one.present == one.answered).all() else " ✗"), color=INK)
-    axes[3].set_xlabel(f"no {absent}", color=INK)
+    axes[3].set_xlabel(f"not there: {absent}", color=INK, fontsize=8)
 
 
 def _draw_errors(axes, results):

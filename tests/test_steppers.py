@@ -3,10 +3,13 @@
 import base64
 import io
 import json
+import re
+from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from lessons import execute, steppers
@@ -39,79 +42,100 @@ def lessons_style():
         yield
 
 
+def frames(recorded):
+    """The frames of a stepper, as XML."""
+    recorded = json.loads(recorded)
+    pieces, size = recorded["pieces"], " ".join(map(str, recorded["size"]))
+    root = f'<svg viewBox="0 0 {size}" xmlns:xlink="link">'
+    joined = ("".join(pieces[number] for number in frame) for frame in recorded["frames"])
+    return [ElementTree.fromstring(f"{root}{frame}</svg>") for frame in joined]
+
+
 def drawn(draw):
-    """The elements of a stepper of one frame, 720 × 288 points, whose axes are 0 to 1 both ways."""
+    """A stepper of one frame, 720 × 288 points, whose axes are 0 to 1 both ways."""
 
     def frame(_):
         axes = plt.figure(figsize=(10, 4)).add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, 1), ylim=(0, 1), xticks=[], yticks=[])
-        axes.spines[:].set_visible(False)
         draw(axes)
 
-    recorded = json.loads(steppers.record(frame, {"only": [1]}))
-    assert recorded["size"] == [720, 288]
-    return [recorded["elements"][number] for number in recorded["frames"][0]]
+    [made] = frames(steppers.record(frame, {"only": [1]}))
+    return made
 
 
 def test_a_line_is_a_path_in_points_with_y_downwards():
-    [line] = drawn(lambda axes: axes.plot([0, 0.5, 1], [0, 0.25, 1], "C1--", linewidth=2))
-    assert line[0] == "path" and line[1]["d"] == "M0,288 360,216 720,0"
-    assert line[1]["stroke"] == "#d55e00" and line[1]["fill"] == "none"
-    assert line[1]["stroke-width"] == "2" and line[1]["stroke-dasharray"]
+    made = drawn(lambda axes: axes.plot([0, 0.5, 1], [0, 0.25, 1], "C1", alpha=0.55))
+    assert made.get("viewBox") == "0 0 720 288"
+    [line] = made.findall(".//path[@d='M 0 288 L 360 216 L 720 0 ']")
+    assert "stroke: #d55e00" in line.get("style") and "stroke-opacity: 0.55" in line.get("style")
 
 
-def test_a_line_ends_where_the_axes_end():
-    [line] = drawn(lambda axes: axes.plot([0.5, 2.5], [0.5, 0.5]))
-    assert line[1]["d"].startswith("M360,144 72")
-
-
-def test_markers_and_scatters_are_circles_where_the_points_are_and_none_outside():
-    [marker] = drawn(lambda axes: axes.plot([0.5, 7], [0.5, 7], "o", color="0.5", markersize=8))
-    assert marker[0] == "circle"
-    assert [marker[1][name] for name in ("cx", "cy", "r")] == ["360", "144", "4"]
-    assert marker[1]["fill"] == "currentColor"  # the mid-grey ink: light or dark as the page
-    look = {"s": [16, 64, 1], "color": "r", "alpha": 0.5}
-    dots = drawn(lambda axes: axes.scatter([0.25, 0.5, 9], [0.5, 0.5, 9], **look))
-    assert [(dot[1]["cx"], dot[1]["r"]) for dot in dots] == [("180", "2"), ("360", "4")]
-    assert dots[0][1]["fill"] == "#ff0000" and dots[0][1]["fill-opacity"] == "0.50"
-
-
-def test_texts_ticks_labels_and_legends_are_there_and_ticks_out_of_view_are_not():
+def test_mid_grey_becomes_the_ink_of_the_page():
     def draw(axes):
-        axes.plot([0, 1], label="curve")
-        axes.set(title="head", xlabel="across", xticks=[0.5, 3], xticklabels=["in", "out"])
-        axes.set_xlim(0, 1)
-        axes.text(0.5, 0.5, "inside")
+        axes.plot([0, 1], [0, 1], "o-", color="0.5")
+        axes.set_title("0.7f7f7f")
+
+    made = drawn(draw)
+    styles = " ".join(each.get("style", "") for each in made.iter())
+    assert "7f7f7f" not in styles and "808080" not in styles
+    assert "stroke: currentColor" in made.find(".//path[@d='M 0 288 L 720 0 ']").get("style")
+    assert [text.text for text in made.iter("text")] == ["0.7f7f7f"]
+
+
+def test_texts_stay_texts_with_every_digit_in_the_letters_of_the_page():
+    def draw(axes):
+        axes.plot([0, 1], label="a > b & c")
+        axes.set(title="L = 0.12345", xlabel="across", xticks=[0.5], xticklabels=['"in"'])
         axes.legend()
 
-    words = [text for tag, _, text in drawn(draw) if tag == "text"]
-    assert sorted(words) == ["across", "curve", "head", "in", "inside"]
+    texts = list(drawn(draw).iter("text"))
+    assert sorted(text.text for text in texts) == ['"in"', "L = 0.12345", "a > b & c", "across"]
+    assert all("font-size" in text.get("style") for text in texts)
+    assert not any("font-family" in text.get("style") for text in texts)
 
 
-def test_an_image_keeps_its_pixels_and_its_place():
-    values = np.array([[0.0, 1.0], [0.5, 0.25]])
-
+def test_what_a_frame_refers_to_is_in_it_once():
     def draw(axes):
-        axes.imshow(values, cmap="gray", vmin=0, vmax=1, extent=(0.25, 0.75, 0, 1), aspect="auto")
-        axes.set(xlim=(0, 1), ylim=(0, 1))
+        axes.plot([0.5, 7], [0.5, 7], "o", label="dots")
+        axes.scatter([0.2, 0.4], [0.5, 0.5], s=9, c=["C0", "C1"])
+        axes.legend()
 
-    [picture] = drawn(draw)
-    place = [picture[1][name] for name in ("x", "y", "width", "height")]
-    assert place == ["180", "0", "360", "288"]
-    png = base64.b64decode(picture[1]["href"].removeprefix("data:image/png;base64,"))
-    pixels = np.asarray(Image.open(io.BytesIO(png)))[..., 0] / 255
-    np.testing.assert_allclose(pixels, values, atol=0.01)
-
-
-def test_what_cannot_be_shown_is_named():
-    with pytest.raises(steppers.StepperError, match="cannot show a Quiver"):
-        drawn(lambda axes: axes.quiver(0, 0, 1, 1))
+    made = drawn(draw)
+    names = [each.get("id") for each in made.iter() if each.get("id")]
+    used = [use.get("{link}href") for use in made.iter("use")]
+    used += [each.get("clip-path")[4:-1] for each in made.iter() if each.get("clip-path")]
+    assert len(used) > 5 and {name[1:] for name in used} == set(names)
+    assert len(set(names)) == len(names)
 
 
-def record(height=0.5, colour="C0", words="here", opacity=1.0, grey=0.5):
+def test_an_image_keeps_its_own_pixels():
+    values = np.array([[0.0, 1.0], [0.5, 0.25]])
+    made = drawn(lambda axes: axes.imshow(values, cmap="gray", vmin=0, vmax=1))
+    png = base64.b64decode(made.find(".//image").get("{link}href").partition(",")[2])
+    with Image.open(io.BytesIO(png)) as picture:
+        np.testing.assert_allclose(np.asarray(picture)[..., 0] / 255, values, atol=0.01)
+
+
+def test_the_text_of_matplotlib_3_8_gives_the_same_pieces(monkeypatch):
+    made = steppers.record(lambda _: plt.figure().text(0.5, 0.5, "here"), {"only": [1]})
+    write, family = Figure.savefig, r"font-size: (\w+); font-family: [^;\"]*; ([^\"]*)"
+
+    def write_as_before(figure, file, **options):
+        write(figure, file, **options)
+        before = re.sub(family, r"\2; font: \1 'DejaVu Sans', serif", file.getvalue())
+        assert "; font: 10px 'DejaVu Sans', " in before
+        file.seek(0)
+        file.write(before)
+        file.truncate()
+
+    monkeypatch.setattr(Figure, "savefig", write_as_before)
+    assert steppers.record(lambda _: plt.figure().text(0.5, 0.5, "here"), {"only": [1]}) == made
+
+
+def record(height=0.5, colour="C0", words="here", opacity=1.0, width=1.1, grey=0.5):
     def frame(way):
         axes = plt.figure(figsize=(4, 4)).add_subplot(xlim=(0, 1), ylim=(0, 1))
-        axes.plot([0, 1], [height, height], color=colour, alpha=opacity)
+        axes.plot([0, 1], [height, height], color=colour, alpha=opacity, linewidth=width)
         axes.text(0.5, 0.5, words)
         axes.imshow([[grey]], vmin=0, vmax=1, extent=(0, 0.1, 0, 0.1))
 
@@ -126,6 +150,7 @@ def record(height=0.5, colour="C0", words="here", opacity=1.0, grey=0.5):
         {"words": "there"},
         {"words": "here2"},
         {"opacity": 0.9},
+        {"width": 1.3},
         {"grey": 0.6},
     ],
 )
@@ -135,26 +160,27 @@ def test_a_change_that_can_be_seen_is_found(change):
 
 
 def test_rounding_noise_is_no_change():
-    noisy = record(height=0.5 + 1e-4, grey=0.5 + 1e-3)
+    noisy = record(height=0.5 + 1e-4, width=1.1 + 1e-2, grey=0.5 + 1e-3)
     assert steppers.compare(record(), noisy) == []
 
 
 def test_a_lost_frame_is_found():
-    whole = {"sliders": [], "elements": [], "frames": [[], []]}
+    whole = {"sliders": [], "pieces": [], "frames": [[], []]}
     less = json.dumps(whole | {"frames": [[]]})
     assert steppers.compare(less, json.dumps(whole)) == ["there were 1 frames, now 2"]
 
 
-def test_frames_are_in_the_order_of_the_sliders_and_share_their_elements():
+def test_frames_are_in_the_order_of_the_sliders_and_share_their_pieces():
     def frame(n, way):
         plt.figure().text(0.5, 0.5, f"{n} {way}")
         plt.gcf().text(0.5, 0.9, "same")
 
-    made = json.loads(steppers.record(frame, {"n": (1, 2), "way": ("up", "down")}))
+    recorded = steppers.record(frame, {"n": (1, 2), "way": ("up", "down")})
+    made = json.loads(recorded)
     assert made["sliders"] == [["n", ["1", "2"]], ["way", ["up", "down"]]]
-    words = [[made["elements"][k][2] for k in numbers] for numbers in made["frames"]]
-    assert [one[0] for one in words] == ["1 up", "1 down", "2 up", "2 down"]
-    assert len({numbers[1] for numbers in made["frames"]}) == 1
+    words = [[text.text for text in one.iter("text")] for one in frames(recorded)]
+    assert words == [[state, "same"] for state in ("1 up", "1 down", "2 up", "2 down")]
+    assert len([piece for piece in made["pieces"] if "same" in piece]) == 1
 
 
 def test_update_writes_a_stepper_and_check_finds_what_moved(tmp_path):

@@ -1,13 +1,4 @@
 // Turns a picture that has a stepper (see lessons/steppers.py) into SVG with sliders.
-const SVG = "http://www.w3.org/2000/svg";
-
-function element([tag, attributes, text]) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.textContent = text;
-  return made;
-}
-
 function slider([name, values], show) {
   const label = document.createElement("label");
   const [input, output] = ["input", "output"].map((tag) => document.createElement(tag));
@@ -23,15 +14,17 @@ function slider([name, values], show) {
 }
 
 for (const data of document.querySelectorAll("script.stepper-data")) {
-  const { size, sliders, elements, frames } = JSON.parse(data.textContent);
+  const { size, sliders, pieces, frames } = JSON.parse(data.textContent);
   const picture = data.parentElement.querySelector("img");
-  const svg = element(["svg", { viewBox: `0 0 ${size.join(" ")}`, role: "img" }, ""]);
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", `0 0 ${size.join(" ")}`);
+  svg.setAttribute("role", "img");
   svg.style.maxWidth = `${size[0] * 1.6}px`;
   const controls = sliders.map((spec) => slider(spec, show));
 
   function show() {
     const frame = controls.reduce((at, { input, count }) => at * count + +input.value, 0);
-    svg.replaceChildren(...frames[frame].map((number) => element(elements[number])));
+    svg.innerHTML = frames[frame].map((number) => pieces[number]).join("");
     const state = controls.map((control) => control.words()).join(", ");
     svg.setAttribute("aria-label", `Now ${state}. The picture without sliders: ${picture.alt}`);
   }

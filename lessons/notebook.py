@@ -62,9 +62,8 @@ def _words(lines, summary):
     text = re.sub(r"<details>\n<summary>.*</summary>\s*</details>\n", "", text)  # left empty
     text = re.sub(r"^```python source=.*$", "```python", text, flags=re.MULTILINE)
     text = re.sub(r"^> \[!\w+\]\n", "", text, flags=re.MULTILINE)  # GitHub's own syntax
-    text = re.sub(
-        r"\]\((?=\w+\.md)", f"]({LESSONS.name}/", text
-    )  # notebooks lie beside that folder
+    # A notebook lies beside the folder of the pages
+    text = re.sub(r"\]\((?=\w+\.md)", f"]({LESSONS.name}/", text)
     text = re.sub(r"\n{3,}", "\n\n", text).strip()
     cell = {"cell_type": "markdown", "metadata": {}, "source": text}
     return ([cell] if text else []), summary

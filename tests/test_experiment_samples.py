@@ -63,5 +63,5 @@ def test_fewer_pictures_are_compared_and_drawn(monkeypatch, capsys):
 
 @pytest.mark.parametrize("share", samples.SHARES)
 def test_parts_are_named_by_their_share(share):
-    names = {samples._named(network, share) for network in samples.NETWORKS}
+    names = {samples._named(network, share) for network in samples.equal.NETWORKS}
     assert names <= samples.parts(False).keys()

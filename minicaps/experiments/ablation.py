@@ -8,10 +8,9 @@ baseline, a CNN of 35 M parameters with 0.39 % test error, is not repeated: it w
 than all of these together. (`pairs`, `affine` and `viewpoint` have networks without capsules.)
 """
 
-import json
-
 import numpy as np
 
+from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import error, line, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 
@@ -51,7 +50,7 @@ def measure(lab, part, settings, seed):
     options = settings | {"seed": seed}
     digits = lab.data(options["data"], seed, options["limit"])
     folder = lab.train(part.replace(", ", "-").replace("=", ""), digits, options)
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
     return {
         "accuracy": summary["test_accuracy"],
         "parameters": summary["parameters"],

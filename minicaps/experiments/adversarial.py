@@ -13,14 +13,13 @@ right one, which never is flat), iterated (ten smaller steps of it; Kurakin et a
 (the pictures that the difference gives for the other network).
 """
 
-import json
-
 import numpy as np
 
 from minicaps.backend import array_module, to_host
 from minicaps.data import Split
 from minicaps.data.batches import batches
 from minicaps.experiments import equal
+from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.losses import classification_loss
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
@@ -53,10 +52,7 @@ def parts(quick):
         "schedule": "cosine",
         "learning_rate": 0.003,
     }
-    return {
-        "capsules": common | {"model": "capsnet", "reconstruction": 0.0},
-        "cnn": common | {"model": "dense-cnn"},
-    }
+    return {part: common | own for part, own in equal.NETWORKS.items()}
 
 
 def measure(lab, part, settings, seed):
@@ -71,7 +67,7 @@ def measure(lab, part, settings, seed):
     }
     foreign = pictures(lab, other, test, "difference")
     against["other"] = [equal.accuracy(lab, model, made) for made in foreign]
-    summary = json.loads((trained(lab, part, seed) / "summary.json").read_text())
+    summary = read_summary(trained(lab, part, seed))
     return {
         "epoch": epochs[part],
         "clean": equal.accuracy(lab, model, test),

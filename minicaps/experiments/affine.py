@@ -12,13 +12,13 @@ the epoch where a network is nearest to the best accuracy that both reach.
 """
 
 import functools
-import json
 from dataclasses import replace
 
 import numpy as np
 
 from minicaps.data import Split, affine
 from minicaps.experiments import equal
+from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 from minicaps.runs import open_run
@@ -47,16 +47,13 @@ def parts(quick):
         "schedule": "cosine",
         "learning_rate": 0.003,
     }
-    return {
-        "capsules": common | {"model": "capsnet", "reconstruction": 0.0},
-        "cnn": common | {"model": "dense-cnn"},
-    }
+    return {part: common | own for part, own in equal.NETWORKS.items()}
 
 
 def measure(lab, part, settings, seed):
     curves = {name: held_out(lab, name, seed) for name in parts(lab.quick)}
     folder, test = trained(lab, part, seed), lab.data(DATA, seed).test
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
     epochs = {"equal": equal.epochs(curves)[part], "last": settings["epochs"]}
     figures = {"held out": curves[part], "epoch": epochs["equal"], "equal": {}, "last": {}}
     models = {

@@ -7,12 +7,11 @@ pictures. R² is the share of a pose's variance that the map explains. Equivaria
 pose is there. Invariance: the length, which says what is there, hardly moves.
 """
 
-import json
-
 import numpy as np
 
 from minicaps import ops
 from minicaps.data.strokes import POSE_NAMES
+from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.plotting.canvas import BLUE, ORANGE, new_figure, save
 from minicaps.runs import open_run
@@ -41,7 +40,7 @@ def measure(lab, part, settings, seed):
     options = settings | {"seed": seed}
     digits = lab.data(options["data"], seed)
     folder = lab.train(part, digits, options)
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
     model = open_run(folder, lab.device).model
     training, _ = digits.cut_validation(options["validation"], seed)
     features = {"capsules": capsule_features, "pooling": pooling_features}[part]

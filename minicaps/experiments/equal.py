@@ -4,6 +4,12 @@ import numpy as np
 
 from minicaps import checkpoint
 
+# With the same convolutions and about as many parameters
+NETWORKS = {
+    "capsules": {"model": "capsnet", "reconstruction": 0.0},
+    "cnn": {"model": "dense-cnn"},
+}
+
 
 def validation_curve(folder):
     """The accuracy on validation pictures after each epoch of the network in a run folder."""

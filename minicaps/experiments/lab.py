@@ -62,8 +62,8 @@ class Lab:
             saved = checkpoint.load(last, needs) if last.exists() else None
             if saved:
                 _check_options(folder, saved[1]["options"], options)
-            if (summary := folder / "summary.json").exists():
-                _check_summary(summary)
+            if (folder / "summary.json").exists():
+                read_summary(folder)  # refuses a damaged one now
                 return folder
             print(f"\n{folder}" + (": goes on" if saved else ""))
             display = KeepEpochs(NAME, quiet=False)
@@ -74,7 +74,7 @@ class Lab:
                 except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
                     text = f"{last} is no training to go on with: move {folder} away ({error!r})"
                     raise ExperimentError(text) from error
-            write_json(summary, trainer.run())
+            write_json(folder / "summary.json", trainer.run())
         return folder
 
     def outputs(self, function, split):
@@ -102,13 +102,18 @@ def _check_options(folder, saved, wanted):
             )
 
 
-def _check_summary(path):
+def read_summary(folder):
+    """What `Lab.train` knows of the network in a run folder. Raises ExperimentError if it is
+    damaged."""
+    path = folder / "summary.json"
     try:
-        json.loads(path.read_text())["training_seconds"]
+        summary = json.loads(path.read_text())
+        summary["training_seconds"]
     except (ValueError, KeyError, TypeError) as error:
         raise ExperimentError(
             f"{path} is damaged ({error!r}): remove it, and the network is measured again"
         ) from error
+    return summary
 
 
 class KeepEpochs(Display):

@@ -16,12 +16,12 @@ rate 0.001: 48 %; a CNN of 1.2 million parameters with pooling, with which the a
 49 %, and 54 % with batches of 64. Test pairs are shown to the epoch that is best on held-out ones.
 """
 
-import json
 from typing import NamedTuple
 
 import numpy as np
 
 from minicaps.data.compose import box_overlap, compose
+from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.graph import no_grad
 from minicaps.multilabel import seen
@@ -60,7 +60,7 @@ def parts(quick):
 def measure(lab, part, settings, seed):
     name, learned = settings["data"], _learned(lab, settings, seed)
     folder = lab.train(part, learned, settings | {"seed": seed})
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
     model, pairs = open_run(folder, lab.device).model, _test_pairs(lab, name, seed)
     activations = lab.outputs(lambda x: model(x).activations, pairs)
     figures = answers(activations, pairs.labels, model.logits)

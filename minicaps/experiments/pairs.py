@@ -5,11 +5,10 @@ The experiment of Jianlin Su 2018 (kexue.fm/archives/4819), who joins them verti
 was made; the test digits are shown once, to the network of the last epoch.
 """
 
-import json
-
 import numpy as np
 
 from minicaps.data.compose import compose
+from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 from minicaps.runs import open_run
@@ -55,7 +54,7 @@ def measure(lab, part, settings, seed):
     name, composed = settings["data"], {key: settings.get(key) for key in ("compose", "layout")}
     folder = lab.train(part, lab.data(name, seed, **composed), settings | {"seed": seed})
     digits = lab.data(name, seed)
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
     held_out = digits.cut_validation(settings["validation"], seed)[1].take(slice(CURVE))
 
     def activations(epoch, split):

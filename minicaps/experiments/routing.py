@@ -12,10 +12,9 @@ above. More iterations learn more slowly from the start: their second E step is 
 mean anything.
 """
 
-import json
-
 import numpy as np
 
+from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import error, line, spread
 from minicaps.graph import no_grad
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
@@ -65,7 +64,7 @@ def measure(lab, part, settings, seed):
     options = settings | {"seed": seed}
     digits = lab.data(options["data"], seed, options.get("limit"))
     folder = lab.train(part, digits, options)
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
     model = open_run(folder, lab.device).model
     asked = digits.test.take(slice(PICTURES))
     figures = {

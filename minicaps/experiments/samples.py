@@ -9,13 +9,13 @@ of which a small training set would have far less. On those we chose to leave ou
 counterpart: with 6,000 digits, twice, 95.9 % were right with it, 97.1 % without.
 """
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
 
 from minicaps.data import Dataset
 from minicaps.experiments import equal
+from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 from minicaps.runs import open_run
@@ -25,10 +25,6 @@ SEEDS = 3
 DATA = "mnist"
 SHARES = (100, 10, 1)
 PER_CENT = (0.5, 1, 2, 5, 10, 20, 50)  # of error, on the axis
-NETWORKS = {
-    "capsules": {"model": "capsnet", "reconstruction": 0.0},
-    "cnn": {"model": "dense-cnn"},
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +50,7 @@ def parts(quick):
     return {
         _named(network, share): common | own
         for share in SHARES
-        for network, own in NETWORKS.items()
+        for network, own in equal.NETWORKS.items()
     }
 
 
@@ -63,10 +59,10 @@ def _named(network, share):
 
 
 def measure(lab, part, settings, seed):
-    share = next(s for s in SHARES for network in NETWORKS if _named(network, s) == part)
+    share = next(s for s in SHARES for network in equal.NETWORKS if _named(network, s) == part)
     digits = repeated(lab, seed, share)
     folder = lab.train(part, digits, settings | {"seed": seed})
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
     training, _ = digits.cut_validation(settings["validation"], seed)
     model = open_run(folder / "last.npz", lab.device).model
     return {
@@ -111,7 +107,7 @@ def draw(results, path, lab):
     pictures.imshow(mosaic(digits.images[:count, 0]), cmap="gray_r", vmin=0, vmax=1)
     pictures.set(title=f"All that the smallest training set has: {count:,} digits")
     pictures.set(xticks=[], yticks=[])
-    styles = zip(NETWORKS, (BLUE, ORANGE), "os", (8, -14), strict=True)
+    styles = zip(equal.NETWORKS, (BLUE, ORANGE), "os", (8, -14), strict=True)
     for network, colour, marker, above in styles:
         names = [_named(network, share) for share in SHARES]
         seeds = [results[name] for name in names if name in results]

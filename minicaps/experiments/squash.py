@@ -7,11 +7,10 @@ squash; the learning rate is for all the one that was chosen for that. The lengt
 capsules, of test pictures, say what a squash in the middle has to do.
 """
 
-import json
-
 import numpy as np
 
 from minicaps import ops
+from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import error, line, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 from minicaps.runs import open_run
@@ -41,7 +40,7 @@ def measure(lab, part, settings, seed):
     options = settings | {"seed": seed}
     digits = lab.data(options["data"], seed, options["limit"])
     folder = lab.train(part, digits, options)
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
     model = open_run(folder, lab.device).model
     asked = digits.test.take(slice(PICTURES))
     lengths = lab.outputs(lambda x: ops.length(model.primary_capsules(x)), asked)

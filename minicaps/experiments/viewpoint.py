@@ -10,7 +10,6 @@ validation accuracy was nearest to the best one of the weakest network, and afte
 epoch. To find that, the first part that is measured trains all networks of a seed.
 """
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from minicaps.data import strokes as drawn
 from minicaps.data.strokes import POSE_NAMES, POSE_RANGES
 from minicaps.experiments import equal
+from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 from minicaps.runs import open_run
@@ -54,7 +54,7 @@ def measure(lab, part, settings, seed):
         for name, own in parts(lab.quick).items()
     }
     curves = {name: equal.validation_curve(folder) for name, folder in folders.items()}
-    summary = json.loads((folders[part] / "summary.json").read_text())
+    summary = read_summary(folders[part])
     epochs = {"equal": equal.epochs(curves)[part], "best": summary["best_epoch"]}
 
     def tested(epoch):

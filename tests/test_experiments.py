@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tiny_experiments import few  # noqa: F401
 from tiny_runs import ROOT, send_in_call, tiny  # noqa: F401
 
@@ -203,6 +204,10 @@ def test_dimensions_are_measured_and_drawn(monkeypatch, capsys):
     first = [row[0] for row in report["table"]]
     assert first == ["", "capsules, R²", "pooling, R²", "pooling, R² of 16"]
     assert "pooling, R² of 16" in capsys.readouterr().out
+    with Image.open("runs/experiments/dimensions-quick/dimensions-sweep.png") as sweep:
+        grid = np.asarray(sweep, int).reshape(16, sweep.height // 16, 11, -1)
+    middle = grid[:, :, 5]  # the capsule as it is, in each row
+    assert np.abs(middle - middle[0]).max() <= 1 < np.abs(grid[:, :, 0] - middle).max()
 
 
 def test_entropy_of_couplings_by_hand():

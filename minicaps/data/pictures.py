@@ -154,12 +154,12 @@ def _without_bars(image):
     return image
 
 
-def write_picture(path, picture):
-    """Write a picture (1 or 3, H, W) in [0, 1] as PNG, in bytes."""
+def write_picture(file, picture):
+    """Write a picture (1 or 3, H, W) in [0, 1] as PNG, in bytes, to a path or an open file."""
     from PIL import Image
 
     pixels = np.rint(picture * 255).astype(np.uint8)
-    Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(path)
+    Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(file, "png")
 
 
 def file_names(names) -> list[str]:

@@ -10,6 +10,8 @@ pose is there. Invariance: the length, which says what is there, hardly moves.
 import numpy as np
 
 from minicaps import ops
+from minicaps.checkpoint import replacing
+from minicaps.data.pictures import write_picture
 from minicaps.data.strokes import POSE_NAMES
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
@@ -129,7 +131,8 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw R² of each pose, and one capsule's dimensions swept through the decoder."""
+    """Draw R² of each pose, and one capsule's dimensions swept through the decoder; the sweep
+    alone, in its own pixels, goes into a second file, for lesson 16."""
     figure = new_figure(11, 6)
     bars, pictures = figure.subplots(1, 2, width_ratios=(1, 1))
     place, width = np.arange(len(NAMES)), 0.38
@@ -154,6 +157,8 @@ def draw(results, path, lab):
         ylabel="dimension",
     )
     save(figure, path)
+    with replacing(path.with_stem(f"{path.stem}-sweep")) as file:
+        write_picture(file, grid[None])
 
 
 def swept(lab):

@@ -485,6 +485,8 @@ BAD_FOR_ALL = [
     ({"x": np.where(X > 2, NAN, X)}, "x must be finite.*nan"),
     ({"x": np.where(X > 2, math.inf, X)}, "x must be finite.*inf"),
     ({"x": X * 1e200}, "x must be finite, with squares whose sum is"),
+    ({"x": X * 1e-160}, "vanish in float64, and so would distances"),
+    ({"x": np.float32(X * 1e-19)}, "vanish in float32"),
     ({"x": X.astype(complex)}, "real numbers, not complex128"),
     ({"k": 0}, "k must be a whole number from 1 to 150, the number of points: 0"),
     ({"k": 151}, "from 1 to 150.*151"),

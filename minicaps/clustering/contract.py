@@ -55,6 +55,12 @@ def check_points(x, k, iterations):
         raise ValueError(f"iterations must be a whole number of at least 1, not {iterations}")
     x = x if x.dtype.char in "fd" else x.astype(float)
     _check_finite("x", x, x.size)
+    least = math.sqrt(float(np.finfo(x.dtype).tiny / np.finfo(x.dtype).eps))
+    if 0 < largest_of(x) < least:
+        raise ValueError(
+            f"the numbers of x are at most {largest_of(x):.3g}: the squares of numbers below"
+            f" {least:.3g} vanish in {x.dtype}, and so would distances. Scale them up"
+        )
     return x
 
 

@@ -786,17 +786,30 @@ def test_any_sequence_is_an_index_and_repeats_add_up(index):
     np.testing.assert_array_equal(x.grad, expected)
 
 
-def test_the_mean_and_the_margin_losses_of_nothing_have_gradients():
+def test_the_mean_of_nothing_has_a_gradient():
     nothing = Tensor(np.zeros((0, 3)), requires_grad=True)
     with np.errstate(invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy says that this mean is NaN
         ops.mean(nothing).backward()
     assert nothing.grad.shape == (0, 3)
-    for of in (ops.margin_loss, spread):
-        loss = of(nothing, np.zeros(0, int))
-        nothing.grad = None
-        loss.backward()
-        assert loss.item() == 0 and nothing.grad.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "of", [ops.margin_loss, spread, ops.cross_entropy, ops.binary_cross_entropy]
+)
+def test_the_loss_of_no_samples_is_0(of):
+    nothing = Tensor(np.zeros((0, 3)), requires_grad=True)
+    loss = of(nothing, np.zeros(0, int))
+    loss.backward()
+    assert loss.item() == 0 and nothing.grad.shape == (0, 3)
+
+
+@pytest.mark.parametrize("of", [ops.mse, ops.reconstruction_loss])
+def test_the_error_of_no_pictures_is_0(of):
+    nothing = Tensor(np.zeros((0, 3)), requires_grad=True)
+    error = of(nothing, Tensor(np.zeros((0, 3))))
+    error.backward()
+    assert error.item() == 0 and nothing.grad.shape == (0, 3)
 
 
 def test_numpys_booleans_are_an_index():

@@ -1,8 +1,10 @@
-"""Losses: one number for a batch, the mean over its samples."""
+"""Losses: one number for a batch, the mean over its samples; 0 for an empty batch."""
+
+import math
 
 from minicaps.backend import array_module
 from minicaps.ops.activation import log_sigmoid, log_softmax
-from minicaps.ops.reduce import mean, sum
+from minicaps.ops.reduce import sum
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor, op
 
@@ -18,7 +20,7 @@ def margin_loss(lengths, targets, *, m_plus=0.9, m_minus=0.1, down_weight=0.5):
     present = one_hot(targets, lengths)
     short = present * xp.maximum(m_plus - lengths, 0)
     long = down_weight * (1 - present) * xp.maximum(lengths - m_minus, 0)
-    batch = lengths.shape[0] or 1  # the loss of nothing is 0
+    batch = lengths.shape[0] or 1
     value = (short * (m_plus - lengths) + long * (lengths - m_minus)).sum() / batch
     return value, (lambda g: g * (2 / batch) * (long - short), None)
 
@@ -38,7 +40,7 @@ def spread_loss(activations, targets, *, margin):
         raise ValueError("the spread loss wants one label for each sample, (B,): try margin_loss")
     right = (present * activations).sum(axis=1, keepdims=True)
     short = (1 - present) * xp.maximum(margin - (right - activations), 0)
-    batch = activations.shape[0] or 1  # the loss of nothing is 0
+    batch = activations.shape[0] or 1
     value = (short * short).sum() / batch
 
     def pullback(g):
@@ -50,7 +52,7 @@ def spread_loss(activations, targets, *, margin):
 def cross_entropy(logits, targets):
     """Mean of −ln softmax(logits)[target]; logits (B, J), targets as in `margin_loss`."""
     present = one_hot(_raw(targets), _raw(logits))
-    return -sum(log_softmax(logits, axis=1) * present) / logits.shape[0]
+    return -sum(log_softmax(logits, axis=1) * present) / (logits.shape[0] or 1)
 
 
 def binary_cross_entropy(logits, targets):
@@ -59,19 +61,24 @@ def binary_cross_entropy(logits, targets):
     logits (B, J), targets as in `margin_loss`.
     """
     present = one_hot(_raw(targets), _raw(logits))
-    return -mean(log_sigmoid(logits) * present + log_sigmoid(-logits) * (1 - present))
+    return -_mean(log_sigmoid(logits) * present + log_sigmoid(-logits) * (1 - present))
 
 
 def mse(prediction, target):
     """Mean squared error over all entries of two arrays of one shape."""
     difference = _difference(prediction, target)
-    return mean(difference * difference)
+    return _mean(difference * difference)
 
 
 def reconstruction_loss(reconstruction, images, *, weight=0.0005):
     """weight × the *sum* of squared pixel errors, averaged over the batch (Sabour et al., 4.1)."""
     difference = _difference(reconstruction, images)
-    return weight * sum(difference * difference) / reconstruction.shape[0]
+    return weight * sum(difference * difference) / (reconstruction.shape[0] or 1)
+
+
+def _mean(x):
+    """The mean over all entries, 0 of none."""
+    return sum(x) / (math.prod(x.shape) or 1)
 
 
 def _difference(a, b):

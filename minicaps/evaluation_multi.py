@@ -4,7 +4,7 @@ import numpy as np
 
 from minicaps import plotting, scores
 from minicaps.losses import classification_loss
-from minicaps.multilabel import SEEN, redraw, seen
+from minicaps.multilabel import SEEN, highest, redraw, seen
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor
 
@@ -21,8 +21,7 @@ def measure(run, split, activations) -> dict:
     labels = one_hot(split.labels, activations) > 0
     answers = seen(activations, run.model.logits)
     present, right = labels.sum(axis=1), (answers == labels).all(axis=1)
-    rank = np.argsort(np.argsort(-activations, axis=1, kind="stable"), axis=1)
-    top = ((rank < present[:, None]) == labels).all(axis=1) & (present > 0)
+    top = (highest(activations, present[:, None]) == labels).all(axis=1) & (present > 0)
     n, with_classes, name = len(labels), int((present > 0).sum()), run.options["loss"]
     loss = classification_loss(name, run.model, Tensor(activations), labels)
     return {

@@ -22,6 +22,13 @@ def seen(activations, logits=False):
     return activations > (0 if logits else SEEN)
 
 
+def highest(activations, count):
+    """Which classes have the `count` highest of the activations (B, J), on the host, of equal ones
+    the first: booleans (B, J). count: a number, or one for each picture (B, 1)."""
+    order = np.argsort(-activations, axis=1, kind="stable")
+    return np.argsort(order, axis=1) < count
+
+
 def answers_of(model, activations, labels):
     """Which classes are answered, booleans (B, J): with one label each (B,) the class with the
     largest of the activations (B, J); with labels (B, J) those that are seen."""

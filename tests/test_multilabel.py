@@ -24,6 +24,7 @@ from minicaps.data.batches import batches
 from minicaps.data.compose import compose
 from minicaps.losses import check_several, classification_loss
 from minicaps.multilabel import (
+    highest,
     one_at_a_time,
     reconstruction_loss,
     redraw,
@@ -68,6 +69,13 @@ def test_logits_are_seen_above_zero():
     logits = np.array([[0.1, -0.1, 0.0], [3.0, 0.4, -2.0]])
     labels = np.array([[1, 0, 0], [1, 0, 0]], np.uint8)
     assert right_answers(model, logits, labels).tolist() == [True, False]
+
+
+def test_the_highest_are_as_many_as_asked_for_and_of_equal_ones_the_first():
+    equal = np.array([[0.2, 0.7, 0.7, 0.7], [0.0, 0.0, 0.0, 0.0]])
+    assert highest(equal, 2).tolist() == [[False, True, True, False], [True, True, False, False]]
+    counts = highest(lengths(), np.array([[1], [0], [4]]))
+    assert counts.tolist() == [[True, False, False, False], [False] * 4, [True] * 4]
 
 
 def test_margin_loss_of_several_classes_by_hand():

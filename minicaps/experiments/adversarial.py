@@ -61,16 +61,16 @@ def measure(lab, part, settings, seed):
     count = QUICK_PICTURES if lab.quick else PICTURES
     test = lab.data(DATA, seed).test.take(slice(count))
     against = {
-        attack: [equal.accuracy(lab, model, made) for made in pictures(lab, model, test, attack)]
+        attack: [lab.accuracy(model, made) for made in pictures(lab, model, test, attack)]
         for attack in ATTACKS
         if attack != "other"
     }
     foreign = pictures(lab, other, test, "difference")
-    against["other"] = [equal.accuracy(lab, model, made) for made in foreign]
+    against["other"] = [lab.accuracy(model, made) for made in foreign]
     summary = read_summary(trained(lab, part, seed))
     return {
         "epoch": epochs[part],
-        "clean": equal.accuracy(lab, model, test),
+        "clean": lab.accuracy(model, test),
         "against": against,
         "flat": flat(lab, model, test),
         "parameters": summary["parameters"],
@@ -210,7 +210,7 @@ def _draw_pictures(figure, lab):
     for row, (part, model) in zip(axes, models.items(), strict=True):
         shown = [one, *pictures(lab, model, one, "iterated")]
         for panel, strength, made in zip(row, (0, *STRENGTHS), shown, strict=True):
-            scores = lab.outputs(lambda x, model=model: model(x).activations, made)
+            scores = lab.activations(model, made)
             answer = digits.class_names[scores[0].argmax()]
             panel.imshow(made.images[0, 0], cmap="gray_r", vmin=0, vmax=1)
             panel.set(xticks=[], yticks=[])

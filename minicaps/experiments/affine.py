@@ -63,7 +63,7 @@ def measure(lab, part, settings, seed):
     for kind, changes in KINDS.items():
         shown = affine.changed(test, changes, seed=seed)
         for when, model in models.items():
-            figures[when][kind] = equal.accuracy(lab, model, shown)
+            figures[when][kind] = lab.accuracy(model, shown)
     return figures | {
         "parameters": summary["parameters"],
         "seconds": summary["training_seconds"],
@@ -97,7 +97,7 @@ def held_out(lab, part, seed):
     digits = learned(lab, seed).cut_validation(settings["validation"], seed)[1]
     moved = affine.changed(digits, (), seed=seed)
     paths = [folder / f"epoch-{epoch}.npz" for epoch in range(1, settings["epochs"] + 1)]
-    return [equal.accuracy(lab, open_run(path, lab.device).model, moved) for path in paths]
+    return [lab.accuracy(open_run(path, lab.device).model, moved) for path in paths]
 
 
 def table(results):

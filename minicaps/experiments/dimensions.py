@@ -52,7 +52,7 @@ def measure(lab, part, settings, seed):
     if part == "pooling":
         scores = scored(known, training, asked, digits.test, COMPONENTS)
         figures["R² of 16"] = dict(zip(NAMES, scores, strict=True))
-    activations = lab.outputs(lambda x: model(x).activations, digits.test)
+    activations = lab.activations(model, digits.test)
     right = activations[np.arange(len(digits.test)), digits.test.labels]
     return figures | {
         "length": [float(right.mean()), float(right.std())],

@@ -17,12 +17,6 @@ def validation_curve(folder):
     return [row["validation_accuracy"] for row in meta["progress"]["history"]]
 
 
-def accuracy(lab, model, split):
-    """The share of right answers of a model."""
-    scores = lab.outputs(lambda x: model(x).activations, split)
-    return float((scores.argmax(axis=1) == split.labels).mean())
-
-
 def epochs(curves):
     """{network: its epoch, from 1} at equal accuracy: that which is nearest to the highest one that
     every network reaches; of equally near ones, the first. curves: {network: accuracy on held-out

@@ -87,6 +87,18 @@ class Lab:
                 found.append(to_host(function(Tensor(self.device.put(images))).data))
         return np.concatenate(found)
 
+    def activations(self, model, split):
+        """The activations (n, J) of a model for the pictures of `split`, as NumPy's."""
+        return self.outputs(lambda x: model(x).activations, split)
+
+    def right(self, model, split):
+        """Which pictures of `split` a model recognises: booleans (n,)."""
+        return self.activations(model, split).argmax(axis=1) == split.labels
+
+    def accuracy(self, model, split):
+        """The share of the pictures of `split` that a model recognises."""
+        return float(self.right(model, split).mean())
+
 
 class ExperimentError(checkpoint.CheckpointError):
     """Figures or networks that are there, but not those of this experiment."""

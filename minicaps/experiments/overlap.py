@@ -24,7 +24,7 @@ from minicaps.data.compose import box_overlap, compose
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.graph import no_grad
-from minicaps.multilabel import seen
+from minicaps.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 from minicaps.plotting.members import MEMBERS, overlaid
 from minicaps.runs import open_run
@@ -62,7 +62,7 @@ def measure(lab, part, settings, seed):
     folder = lab.train(part, learned, settings | {"seed": seed})
     summary = read_summary(folder)
     model, pairs = open_run(folder, lab.device).model, _test_pairs(lab, name, seed)
-    activations = lab.outputs(lambda x: model(x).activations, pairs)
+    activations = lab.activations(model, pairs)
     figures = answers(activations, pairs.labels, model.logits)
     if settings["model"] == "capsnet":
         figures |= redrawn(look(lab, model, pairs, REDRAWN))
@@ -90,17 +90,10 @@ def answers(activations, labels, logits=False):
     digits: those that are among the two highest. error: pairs of which one is not. sure: pairs of
     which exactly the two classes are seen, with a length or probability above ½.
     """
-    found = (two_highest(activations) & (labels > 0)).sum(axis=1)
+    found = (highest(activations, 2) & (labels > 0)).sum(axis=1)
     sure = (seen(activations, logits) == labels).all(axis=1)
     shares = {"digits": found / 2, "error": found < 2, "sure": sure}
     return {name: float(share.mean()) for name, share in shares.items()}
-
-
-def two_highest(activations):
-    """Which classes have the two highest of the activations: booleans (n, J)."""
-    chosen = np.zeros(activations.shape, dtype=bool)
-    np.put_along_axis(chosen, np.argsort(activations, axis=1)[:, -2:], True, axis=1)
-    return chosen
 
 
 class Look(NamedTuple):
@@ -127,7 +120,7 @@ def look(lab, model, pairs, count):
     drawn, of_zeros = (draw_each(lab, model, x) for x in (poses, np.zeros_like(poses[:1])))
     change, lengths = ((drawn - of_zeros) ** 2).sum(axis=(2, 3, 4)), np.linalg.norm(poses, axis=2)
     present = pairs.labels[which] > 0
-    return Look(pairs.parts(which), drawn, change, lengths, present, two_highest(lengths))
+    return Look(pairs.parts(which), drawn, change, lengths, present, highest(lengths, 2))
 
 
 def draw_each(lab, model, poses):

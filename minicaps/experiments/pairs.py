@@ -10,6 +10,7 @@ import numpy as np
 from minicaps.data.compose import compose
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
+from minicaps.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
 from minicaps.runs import open_run
 
@@ -57,18 +58,16 @@ def measure(lab, part, settings, seed):
     summary = read_summary(folder)
     held_out = digits.cut_validation(settings["validation"], seed)[1].take(slice(CURVE))
 
-    def activations(epoch, split):
-        model = open_run(folder / f"epoch-{epoch}.npz", lab.device).model
-        return lab.outputs(lambda x: model(x).activations, split)
+    def network(epoch):
+        return open_run(folder / f"epoch-{epoch}.npz", lab.device).model
 
     def shares(epoch, split, layout):
         pairs = compose(split, len(digits.class_names), layout=layout, seed=seed)
-        return answers(activations(epoch, pairs), pairs.labels)
+        return answers(lab.activations(network(epoch), pairs), pairs.labels)
 
     last = summary["epochs"]
-    single = activations(last, digits.test).argmax(axis=1) == digits.test.labels
     return {
-        "single": float(single.mean()),
+        "single": lab.accuracy(network(last), digits.test),
         **{layout: shares(last, digits.test, layout) for layout in LAYOUTS},
         "curve": [shares(epoch, held_out, "below") for epoch in range(1, last + 1)],
         "parameters": summary["parameters"],
@@ -82,11 +81,10 @@ def answers(activations, labels):
 
     [the two highest are right; they are above ½ as well; nothing else is above ½ besides].
     """
-    highest = np.argsort(activations, axis=1)[:, -2:]
-    right = np.take_along_axis(labels, highest, axis=1).all(axis=1)
-    seen = activations > 0.5
-    sure = right & np.take_along_axis(seen, highest, axis=1).all(axis=1)
-    return [float(np.mean(share)) for share in (right, sure, (seen == labels).all(axis=1))]
+    present, above = labels > 0, seen(activations)
+    right = (highest(activations, 2) == present).all(axis=1)
+    sure = right & (above | ~present).all(axis=1)
+    return [float(share.mean()) for share in (right, sure, (above == present).all(axis=1))]
 
 
 def table(results):

@@ -67,7 +67,7 @@ def measure(lab, part, settings, seed):
     model = open_run(folder / "last.npz", lab.device).model
     return {
         "pictures": len(training) // share,
-        "accuracy": equal.accuracy(lab, model, digits.test),
+        "accuracy": lab.accuracy(model, digits.test),
         "parameters": summary["parameters"],
         "seconds": summary["training_seconds"],
     }

@@ -59,9 +59,7 @@ def measure(lab, part, settings, seed):
 
     def tested(epoch):
         model = open_run(folders[part] / f"epoch-{epoch}.npz", lab.device).model
-        activations = lab.outputs(lambda x: model(x).activations, strokes.test)
-        right = activations.argmax(axis=1) == strokes.test.labels
-        return errors(right, rotations(strokes.test))
+        return errors(lab.right(model, strokes.test), rotations(strokes.test))
 
     return {
         "curve": curves[part],

@@ -12,13 +12,12 @@ from minicaps import experiments
 from minicaps.backend import choose_device
 from minicaps.command import fail, guarded, number, start
 from minicaps.data import DataError
-from minicaps.experiments.lab import NAME, Lab
+from minicaps.experiments.lab import NAME, QUICK, Lab
 from minicaps.experiments.results import Results, headlines, print_markdown, print_table
 from minicaps.training import Interrupted, StopRequest
 
 FRAMEWORK = {"__main__", "equal", "lab", "results"}
 NAMES = [m.name for m in pkgutil.iter_modules(experiments.__path__) if m.name not in FRAMEWORK]
-QUICK = "This is quick: small data, few epochs, one seed. Its figures say nothing yet."
 
 
 def main(arguments=None):
@@ -56,7 +55,7 @@ def _run(options, command):
         with stop.listening():
             lacking = _measure(module, lab, results, seeds)
             print()
-            print_table(results.report(seeds, module, command))
+            print_table(results.report(seeds, module, command, lab.quick))
             if options.quick:
                 print(f"\n{QUICK}")
             # May train, where figures came from elsewhere, without their networks

@@ -12,7 +12,7 @@ import numpy as np
 
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import error, line, spread
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
 TITLE = "reconstruction on or off, r = 1 or 3, margin loss or cross-entropy"
 SEEDS = 3
@@ -108,4 +108,4 @@ def draw(results, path, lab):
     ):
         panels[0].plot([], [], marker, color=colour, label=text)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    save(figure, path)
+    lab.save(figure, path)

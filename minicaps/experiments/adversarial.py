@@ -22,7 +22,7 @@ from minicaps.experiments import equal
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.losses import classification_loss
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 from minicaps.tensor import Tensor
 from minicaps.training import EVALUATION_BATCH, Interrupted
@@ -198,7 +198,7 @@ def draw(results, path, lab):
     panels[0].legend(frameon=False, loc="lower left")
     above.suptitle("The same change of each pixel, chosen in five ways", color=INK)
     _draw_pictures(below, lab)
-    save(figure, path)
+    lab.save(figure, path)
 
 
 def _draw_pictures(figure, lab):

@@ -20,7 +20,7 @@ from minicaps.data import Split, affine
 from minicaps.experiments import equal
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 
 TITLE = "trained on moved digits, tested on rotated, sheared and scaled ones"
@@ -149,4 +149,4 @@ def draw(results, path, lab):
     panel.set_title("Who is better, of two that are equal at moved digits?")
     panel.grid(axis="x", alpha=0.3)
     panel.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
-    save(figure, path)
+    lab.save(figure, path)

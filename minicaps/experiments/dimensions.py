@@ -15,7 +15,7 @@ from minicaps.data.pictures import write_picture
 from minicaps.data.strokes import POSE_NAMES
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
-from minicaps.plotting.canvas import BLUE, ORANGE, new_figure, save
+from minicaps.plotting.canvas import BLUE, ORANGE, new_figure
 from minicaps.runs import open_run
 from minicaps.tensor import Tensor
 
@@ -156,7 +156,7 @@ def draw(results, path, lab):
         yticklabels=range(1, 17),
         ylabel="dimension",
     )
-    save(figure, path)
+    lab.save(figure, path)
     with replacing(path.with_stem(f"{path.stem}-sweep")) as file:
         write_picture(file, grid[None])
 

@@ -14,11 +14,13 @@ from minicaps.display import Display
 from minicaps.graph import no_grad
 from minicaps.lock import locked
 from minicaps.options import complete
+from minicaps.plotting import canvas
 from minicaps.tensor import Tensor
 from minicaps.training import EVALUATION_BATCH, Interrupted, StopRequest, Trainer
 
 NAME = "minicaps.experiments"
 ELSEWHERE = {"device", "data_dir", "out", "quiet"}  # options that do not change what is learned
+QUICK = "Quick: small data and few epochs, to try it out. These figures say nothing yet."
 QUICK_TRAINING, QUICK_TEST = 2500, 500  # pictures
 
 
@@ -35,6 +37,10 @@ class Lab:
     device: Device
     data_dir: str | None
     stop: StopRequest
+
+    def save(self, figure, path):
+        """Write a picture; a quick one says so, as it may be shown without the words beside it."""
+        canvas.save(figure, path, QUICK if self.quick else "")
 
     def data(self, name, seed, limit=None, **composed):
         """The data set `name`, or a small part of it. Other arguments: see `minicaps.data.load`."""

@@ -25,7 +25,7 @@ from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.graph import no_grad
 from minicaps.multilabel import highest, seen
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.plotting.members import MEMBERS, overlaid
 from minicaps.runs import open_run
 from minicaps.tensor import Tensor
@@ -185,7 +185,7 @@ def draw(results, path, lab):
     for panel, name in zip(axes[:, 0], names, strict=True):
         panel.set_ylabel(name, color=INK)
     _draw_errors(right.subplots(), results)
-    save(figure, path)
+    lab.save(figure, path)
 
 
 def first_pairs(lab):

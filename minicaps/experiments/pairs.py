@@ -11,7 +11,7 @@ from minicaps.data.compose import compose
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.multilabel import highest, seen
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 
 TITLE = "trained on single digits, tested on two joined in one picture"
@@ -128,4 +128,4 @@ def draw(results, path, lab):
         panel.grid(alpha=0.3)
     axes[0].set_ylabel("pairs of held-out digits, joined vertically, %")
     axes[2].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    save(figure, path)
+    lab.save(figure, path)

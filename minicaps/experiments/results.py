@@ -65,7 +65,7 @@ class Results:
         entries = {part: [found[part] for found in read if part in found] for part in self.parts}
         return {part: found for part, found in entries.items() if found}
 
-    def report(self, seeds, module, command):
+    def report(self, seeds, module, command, quick):
         """Write all together to `folder`/NAME.json, for the README and for lesson 16; return the
         table. module: the experiment. Raises ExperimentError for figures that lack some."""
         entries = self._entries(seeds)
@@ -76,6 +76,7 @@ class Results:
                 "experiment": self.name,
                 "title": module.TITLE,
                 "command": command,
+                "quick": quick,
                 "hours_of_training": round(sum(e["figures"]["seconds"] for e in every) / 3600, 3),
                 "machine": every[-1]["machine"],
                 "seeds": {part: len(found) for part, found in entries.items()},
@@ -119,7 +120,8 @@ def headlines(folder):
     for path in sorted(Path(folder).glob("*.json")):
         try:
             report = json.loads(path.read_text())
-            rows += [[report["experiment"], *row] for row in report["headline"]]
+            name = report["experiment"] + (" (quick)" if report.get("quick") else "")
+            rows += [[name, *row] for row in report["headline"]]
         except (ValueError, KeyError, TypeError) as error:
             raise ExperimentError(f"{path} is damaged ({error!r}): move it away") from error
     header = ["experiment", "what", "source", "ours", "seeds", "minutes each"]

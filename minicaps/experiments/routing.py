@@ -17,7 +17,7 @@ import numpy as np
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import error, line, spread
 from minicaps.graph import no_grad
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.routing import make_votes
 from minicaps.runs import open_run
 from minicaps.tensor import Tensor
@@ -151,7 +151,7 @@ def draw(results, path, lab):
         panel.grid(alpha=0.3)
     handles, labels = learned.get_legend_handles_labels()
     move.legend(handles, labels, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    save(figure, path)
+    lab.save(figure, path)
 
 
 def _draw_errors(axes, results, parts, style):

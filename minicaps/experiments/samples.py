@@ -17,7 +17,7 @@ from minicaps.data import Dataset
 from minicaps.experiments import equal
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 
 TITLE = "accuracy with 1/100, 1/10 and all of the training pictures"
@@ -130,7 +130,7 @@ def draw(results, path, lab):
     panel.set_ylim(limits)
     panel.grid(alpha=0.3)
     panel.legend(frameon=False)
-    save(figure, path)
+    lab.save(figure, path)
 
 
 def mosaic(images):

@@ -12,7 +12,7 @@ import numpy as np
 from minicaps import ops
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import error, line, spread
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 from minicaps.tensor import Tensor
 
@@ -104,7 +104,7 @@ def draw(results, path, lab):
     title = "Where the kind is; the other layer has the paper's"
     handles, labels = errors.get_legend_handles_labels()
     figure.legend(handles, labels, title=title, loc="outside lower right", ncols=3)
-    save(figure, path)
+    lab.save(figure, path)
 
 
 def _draw_kinds(axes):

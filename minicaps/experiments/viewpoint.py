@@ -19,7 +19,7 @@ from minicaps.data.strokes import POSE_NAMES, POSE_RANGES
 from minicaps.experiments import equal
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure, save
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 
 TITLE = "trained on a third of all rotations, tested on the others"
@@ -142,7 +142,7 @@ def draw(results, path, lab):
     learn.xaxis.get_major_locator().set_params(integer=True)
     learn.legend(*turn.get_legend_handles_labels(), loc="upper right")
     _draw_digits(digits, middles)
-    save(figure, path)
+    lab.save(figure, path)
 
 
 def _draw_digits(axes, angles):

@@ -1,12 +1,14 @@
 """What all figures share: colours, names, files. Matplotlib is imported when one is drawn."""
 
 import functools
+import io
 
 import numpy as np
 
 from minicaps.checkpoint import replacing
 
 INK = "#444444"
+DPI = 120  # pixels per inch
 LONGEST = 24  # letters of a name
 BLUE, ORANGE = "#0072B2", "#D55E00"  # told apart by colour-blind readers and in grey print
 
@@ -17,9 +19,27 @@ def new_figure(width, height):
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save(figure, path):
+def save(figure, path, foot=""):
+    """Write a figure as a PNG. foot: a line for a strip of its own, below all that is drawn."""
     with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=120, facecolor="white")
+        if foot:
+            _with_foot(figure, foot).save(file, "png", dpi=(DPI, DPI))
+        else:
+            figure.savefig(file, format="png", dpi=DPI, facecolor="white")
+
+
+def _with_foot(figure, foot):
+    """A picture, as Pillow's. The layout of a figure has no place that no legend may take."""
+    from PIL import Image
+
+    strip = new_figure(figure.get_figwidth(), 0.35)
+    strip.text(0.5, 0.5, foot, color=ORANGE, ha="center", va="center")
+    rows = []
+    for part in (figure, strip):
+        part.savefig(pixels := io.BytesIO(), format="rgba", dpi=DPI, facecolor="white")
+        width = round(part.get_figwidth() * DPI)
+        rows.append(np.frombuffer(pixels.getvalue(), np.uint8).reshape(-1, width, 4))
+    return Image.fromarray(np.concatenate(rows))
 
 
 def names_as_they_are(draw):

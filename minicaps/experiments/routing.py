@@ -25,6 +25,7 @@ from minicaps.tensor import Tensor
 TITLE = "accuracy, time and couplings against the number of routing iterations"
 SEEDS = 3
 ITERATIONS, LONG, PICTURES = (2, 3, 5, 10), 30, 50
+ROUNDING = 1e-7  # of float32; a move below is none
 EM = "matrix-em-"  # how its parts begin
 ROUTINGS = {
     "accumulate": {"update": "accumulate"},
@@ -139,12 +140,18 @@ def draw(results, path, lab):
                 panel.plot(np.arange(len(mean)) + first, mean, **(style | {"markevery": 4}))
     style = {"color": INK, "marker": "x", "linestyle": ":", "label": "EM, in its own network"}
     _draw_errors(learned, results, [f"{EM}{r}" for r in (1, 2, 3)], style)
-    learned.set(title="What is learned with them", ylabel="test error, %", xlabel="iterations")
+    learned.set(title="Error by number of iterations", ylabel="test error, %", xlabel="iterations")
     learned.set_yscale("symlog", linthresh=0.2)
     learned.set_yticks((ticks := (0, 0.1, 0.2, 0.5, 1, 2, 5, 10)), ticks)
     learned.set_ylim(0, None)
-    sharp.set(title="Accumulated logits sharpen on and on", ylabel="entropy / ln J", ylim=(0, 1.02))
-    move.set(title="Do capsules come to rest?", ylabel="move of the capsules", yscale="log")
+    sharp.set(
+        title="Accumulated logits sharpen on",
+        ylabel="entropy of couplings (1: all equal)",
+        ylim=(0, 1.02),
+    )
+    move.set(title="Do capsules come to rest?", ylabel="move of the capsules")
+    move.set_yscale("symlog", linthresh=ROUNDING)
+    move.set_ylim(0, None)
     for panel in (sharp, move):
         panel.set(xlabel="iterations (learned with 3)")
     for panel in (learned, sharp, move):

@@ -24,7 +24,7 @@ TITLE = "accuracy with 1/100, 1/10 and all of the training pictures"
 SEEDS = 3
 DATA = "mnist"
 SHARES = (100, 10, 1)
-PER_CENT = (0.5, 1, 2, 5, 10, 20, 50)  # of error, on the axis
+PER_CENT = (0, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50)  # of error, on the axis
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +114,13 @@ def draw(results, path, lab):
         counts = [found[0]["pictures"] for found in seeds]
         errors = [[100 * (1 - f["accuracy"]) for f in found] for found in seeds]
         means = [np.mean(found) for found in errors]
-        panel.loglog(counts, means, color=colour, marker=marker, markersize=7, label=network)
+        panel.plot(counts, means, color=colour, marker=marker, markersize=7, label=network)
         for x, found, mean in zip(counts, errors, means, strict=True):
             panel.plot([x] * len(found), found, "_", color=colour, markersize=12)
             place = {"xytext": (0, above), "textcoords": "offset points", "ha": "center"}
             panel.annotate(f"{mean:.1f}", (x, mean), color=colour, **place)
-    panel.set(xlabel="training pictures", ylabel="test error, %")
+    panel.set(xlabel="training pictures", ylabel="test error, %", xscale="log")
+    panel.set_yscale("symlog", linthresh=PER_CENT[1])
     counts = sorted({seeds[0]["pictures"] for seeds in results.values()})
     panel.set_xticks(counts, [f"{count:,}" for count in counts], color=INK)
     panel.minorticks_off()

@@ -1,0 +1,46 @@
+"""Figures such as the experiments measure, made up: of three seeds, or one, for every part."""
+
+from minicaps.data.strokes import POSE_NAMES
+from minicaps.experiments import adversarial, affine, pairs, routing
+
+COMMON = {"accuracy": 0.9, "parameters": 1234, "seconds": 90.0}
+
+
+def figures(name, part, right=0.9):
+    """Those of a part of an experiment, by a seed. right: the share of right answers."""
+    wrong = {"known": 1 - right, "novel": 1 - right, "ranges": [1 - right] * 6}
+    kinds = dict.fromkeys(affine.KINDS, right)
+    poses = dict.fromkeys((*POSE_NAMES, "slant"), 0.5)
+    of = {
+        "ablation": {},
+        "adversarial": {
+            "epoch": 2,
+            "clean": right,
+            "against": dict.fromkeys(adversarial.ATTACKS, [right] * len(adversarial.STRENGTHS)),
+            "flat": dict.fromkeys(adversarial.GRADIENTS, 0.25),
+        },
+        "affine": {"held out": [right] * 3, "epoch": 2, "equal": kinds, "last": kinds},
+        "dimensions": {"R²": poses, "length": [right, 0.02]}
+        | ({"R² of 16": poses} if part == "pooling" else {}),
+        "overlap": {"digits": right, "error": 1 - right, "sure": right, "boxes": 0.7}
+        | {"pictures": 5000}
+        | ({} if part == "cnn" else {"fit": 0.5, "absent": 0.1}),
+        "pairs": {"single": right, "curve": [[right] * 3] * 2}
+        | {layout: [right] * 3 for layout in pairs.LAYOUTS},
+        "routing": {"entropy": 0.8}
+        | (
+            {"entropies": [0.5] * routing.LONG, "moves": [1 - right] * (routing.LONG - 1)}
+            if part.endswith("-3") and not part.startswith(routing.EM)
+            else {}
+        ),
+        "samples": {"pictures": 550 if part.endswith("100th") else 55_000},
+        "squash": {"lengths": [0.1, 0.5, 0.9]},
+        "viewpoint": {"curve": [right] * 2, "epochs": {"equal": 1, "best": 2}}
+        | {"equal": wrong, "best": wrong},
+    }
+    return COMMON | {"accuracy": right} | of[name]
+
+
+def results(name, parts, seeds=3, right=0.9):
+    """{part: the figures of each seed}, as `table` and `draw` want them."""
+    return {part: [figures(name, part, right)] * seeds for part in parts}

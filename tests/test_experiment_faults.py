@@ -126,7 +126,7 @@ def test_a_training_for_the_picture_alone_can_be_stopped_too(one_network, monkey
     capsys.readouterr()
     assert command.main(QUICK) == 130
     said = capsys.readouterr()
-    assert "one digit" in said.out and "Go on with:" in said.err
+    assert "pairs, %, whose two highest" in said.out and "Go on with:" in said.err
     assert (NETWORK / "last.npz").exists() and not (NETWORK / "summary.json").exists()
     assert command.main(QUICK) == 0
     assert f"{NETWORK}: goes on" in capsys.readouterr().out

@@ -93,5 +93,5 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
     report = json.loads(Path("out/overlap.json").read_text())
     assert [row[0] for row in report["table"][1:]] == ["capsules-3", "capsules-1", "cnn"]
     error = f"{100 * found['cnn']['figures']['error']:.1f} %"
-    assert report["headline"][2][:3] == ["cnn: pairs not recognised", "8.1 %", error]
+    assert report["headline"][2][:3] == ["cnn: pairs of which a digit is missed", "8.1 %", error]
     assert Path("out/overlap.png").stat().st_size > 10_000

@@ -99,7 +99,8 @@ def test_without_a_name_experiments_are_listed_with_their_headlines(tiny_pairs, 
     assert command.main(["--out", str(FOLDER)]) == 0
     *_, header, rule, spherical, _ = capsys.readouterr().out.splitlines()
     assert header.count("|") == rule.count("|") == spherical.count("|") == 7
-    assert "| pairs (quick) | spherical: both found / and above ½ | ≈ 95 / ≈ 95 % | " in spherical
+    what = "spherical: pairs with both digits found / and both above ½"
+    assert f"| pairs (quick) | {what} | ≈ 95 / ≈ 95 % | " in spherical
     below = report["table"][1][2]
     assert f"| {below} / " in spherical and " %" in spherical
     (FOLDER / "pairs.json").write_text("{}")

@@ -13,7 +13,7 @@ from minicaps.backend import choose_device
 from minicaps.command import fail, guarded, number, start
 from minicaps.data import DataError
 from minicaps.experiments.lab import NAME, QUICK, Lab
-from minicaps.experiments.results import Results, headlines, print_markdown, print_table
+from minicaps.experiments.results import Results, headlines, print_key, print_markdown, print_table
 from minicaps.training import Interrupted, StopRequest
 
 FRAMEWORK = {"__main__", "equal", "lab", "results"}
@@ -54,8 +54,11 @@ def _run(options, command):
     try:
         with stop.listening():
             lacking = _measure(module, lab, results, seeds)
+            report = results.report(seeds, module, command, lab.quick)
             print()
-            print_table(results.report(seeds, module, command, lab.quick))
+            print_table(report["table"])
+            print()
+            print_key(report["key"])
             if options.quick:
                 print(f"\n{QUICK}")
             # May train, where figures came from elsewhere, without their networks
@@ -95,7 +98,7 @@ def _parser():
         "--quick", action="store_true", help="try it out in less than three minutes, one seed"
     )
     what.add_argument(
-        "--seeds", type=number(int, 1), metavar="N", help="repeat with N seeds (default: 3, mostly)"
+        "--seeds", type=number(int, 1), metavar="N", help="repeat with N seeds (default: 3)"
     )
     where = parser.add_argument_group("where")
     where.add_argument(

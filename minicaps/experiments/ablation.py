@@ -11,7 +11,7 @@ than all of these together. (`pairs`, `affine` and `viewpoint` have networks wit
 import numpy as np
 
 from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import error, line, spread
+from minicaps.experiments.results import error, line
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
 TITLE = "reconstruction on or off, r = 1 or 3, margin loss or cross-entropy"
@@ -33,6 +33,15 @@ SOURCE = {
     "r=1, reconstruction": (0.29, 0.011),
     "r=3": (0.35, 0.036),
     "r=3, reconstruction": (0.25, 0.005),
+}
+
+KEY = {
+    "r=": "iterations of the routing; with the margin loss, where the row says no other",
+    "reconstruction": f"a decoder redraws the picture, too; weight of its loss: {RECONSTRUCTION}",
+    "cross-entropy": "in the place of the margin loss; of the lengths divided by their sum",
+    "source": "of MNIST, by the paper's network of 8.2 M parameters, with all 60,000 pictures",
+    "±": "mean ± sample standard deviation over the seeds (of the source: 3 trials)",
+    "seconds": "of training one network, the mean over seeds and both data sets",
 }
 
 
@@ -59,13 +68,13 @@ def measure(lab, part, settings, seed):
 
 
 def table(results):
-    rows = [["test error, %", "MNIST", "paper", "Fashion-MNIST", "parameters", "seconds"]]
+    rows = [["test error, %", "MNIST", "source", "Fashion-MNIST", "parameters", "seconds"]]
     for name in NETWORKS:
         found = {data: results.get(f"{data}, {name}") for data in DATA}
         mnist, fashion = (error(seeds) if seeds else "–" for seeds in found.values())
         every = [figures for seeds in found.values() for figures in seeds or []]
         if every:
-            seconds = spread([figures["seconds"] for figures in every], ".0f")
+            seconds = f"{np.mean([figures['seconds'] for figures in every]):.0f}"
             parameters = f"{every[0]['parameters']:,}"
             rows.append([name, mnist, _source(name), fashion, parameters, seconds])
     return rows
@@ -80,6 +89,7 @@ def headline(results):
     for part, seeds in results.items():
         data, name = part.split(", ", 1)
         source = f"{_source(name)} %" if data == "mnist" and name in SOURCE else "–"
+        name = name.replace("r=1", "1 iteration").replace("r=3", "3 iterations")
         rows.append(line(f"{DATA[data]}, {name}: test error", source, f"{error(seeds)} %", seeds))
     return rows
 

@@ -41,6 +41,19 @@ ATTACKS = {
 GRADIENTS = ("loss", "difference")
 PICTURES, QUICK_PICTURES, STEPS = 1000, 100, 10
 SAYS = "capsules resist, no figure"
+KEY = equal.KEY | {
+    "accuracy, %": "share of the attacked test digits that are recognised all the same",
+    "epoch": "of each seed: where both networks are about equally good at digits not learned",
+    "no gradient": "share of the digits, %, whose gradient is exactly 0: they stay as they are",
+    "attack": "by what each pixel gets brighter or darker:",
+    "noise": "by chance",
+    "loss": "by the sign of the gradient of the network's own training loss",
+    "difference": "by the sign of the gradient of the best wrong score − the right score",
+    "iterated": f"the same in {STEPS} small steps, each with a new gradient",
+    "other": "by the other network's difference",
+    "ε": "by how much each pixel changes (black is 0, white is 1); ε = 0: digits as they are",
+    "source": "accounts of capsules; they have no figure",
+}
 
 
 def parts(quick):
@@ -149,7 +162,7 @@ def flat(lab, model, split):
 
 
 def table(results):
-    header = ["right answers, %", "epoch", "flat", "attack", "clean"]
+    header = ["accuracy, %", "epoch", "no gradient", "attack", "ε = 0"]
     rows = [[*header, *(f"ε = {e:g}" for e in STRENGTHS), "source", "parameters", "seconds"]]
     for part, seeds in results.items():
         for attack in ATTACKS:
@@ -172,7 +185,8 @@ def headline(results):
             percent([f["against"][attack][middle] for f in seeds])
             for attack in ("loss", "difference", "iterated")
         ]
-        what = f"{part}: clean / ε = 0.1 by loss, by difference, iterated"
+        what = f"{part}: accuracy on digits as they are / attacked (ε = 0.1) by the loss /"
+        what += f" by the difference of scores / by that in {STEPS} steps"
         rows.append(line(what, SAYS, " / ".join([clean, *attacked]) + " %", seeds))
     return rows
 

@@ -36,6 +36,22 @@ KINDS = {
     "all three": tuple(affine.RANGES),
 }
 
+KEY = equal.KEY | {
+    "accuracy, %": "share of the test digits, changed as the column says, that are recognised",
+    "at equal accuracy": "after the epoch when both are about equally good at held-out digits",
+    "at the end": "after the last epoch",
+    "epoch": "after which the network of each seed is tested",
+    "held out": "moved digits that were not learned; they decide which epoch is taken",
+    "moved": f"as was learned: by up to {affine.MOST} pixels; all other digits are moved, too",
+    "rotated": "by up to {:g}°".format(affine.RANGES["rotation"][1]),
+    "sheared": "rows shifted sideways, by up to {:g} of their height".format(
+        affine.RANGES["shear"][1]
+    ),
+    "scaled": "width and height, each by {:g} to {:g}".format(*affine.RANGES["scale"]),
+    "all three": "rotated, sheared and scaled",
+    "source": "Sabour et al. 2017, larger networks; affNIST has about all three changes",
+}
+
 
 def parts(quick):
     common = {
@@ -101,7 +117,7 @@ def held_out(lab, part, seed):
 
 
 def table(results):
-    rows = [["test accuracy, %", "epoch", "held out", *KINDS, "source", "parameters", "seconds"]]
+    rows = [["accuracy, %", "epoch", "held out", *KINDS, "source", "parameters", "seconds"]]
     for when, title in (("equal", "at equal accuracy"), ("last", "at the end")):
         for part, seeds in results.items():
             chosen = [f["epoch"] if when == "equal" else len(f["held out"]) for f in seeds]
@@ -119,7 +135,7 @@ def headline(results):
     for part, seeds in results.items():
         moved, changed = (percent([f["equal"][k] for f in seeds]) for k in ("moved", "all three"))
         source = "{} / {} % (affNIST)".format(*SOURCE[part])
-        what = f"{part}: moved / rotated, sheared and scaled, too"
+        what = f"{part}: accuracy on moved digits / rotated, sheared and scaled, too"
         rows.append(line(what, source, f"{moved} / {changed} %", seeds))
     return rows
 

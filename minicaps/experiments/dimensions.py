@@ -28,6 +28,18 @@ SWEEP = np.arange(-5, 6) * 0.05  # added to one dimension at a time
 RECONSTRUCTION = 0.05
 COMPONENTS = 16  # of the features of the network with pooling: as many as a capsule has
 
+KEY = {
+    "R²": "share of a pose's variance on test digits that a linear map of the features finds",
+    "capsules": "features: the 16 numbers of the capsule of the digit's class",
+    "pooling": "features: the 128 numbers of a CNN with pooling, before its last layer",
+    "of 16": "the first 16 principal components of these, as many as a capsule has numbers",
+    "x": "how far to the right the digit is",
+    "y": "how far down the digit is",
+    "slant": "the angle of the digit's height, to which both rotation and shear add",
+    "right class": "length of its capsule, or the CNN's probability: mean over test digits",
+    "varies by": "standard deviation of that over test digits: small where poses do not matter",
+}
+
 
 def parts(quick):
     common = {"data": "strokes", "validation": 500 if quick else 1000}
@@ -110,12 +122,13 @@ def scored(known, training, asked, test, components=None):
 
 
 def table(results):
-    rows = [["", *(name.replace("translation_", "") for name in NAMES), "length", "accuracy"]]
+    poses = [name.replace("translation_", "") for name in NAMES]
+    rows = [["", *poses, "right class", "varies by", "accuracy, %"]]
     for part, seeds in results.items():
         for key in ("R²", "R² of 16"):
             if key in seeds[0]:
                 scores = [spread([f[key][name] for f in seeds], ".2f") for name in NAMES]
-                lengths = [f"{f['length'][0]:.2f}±{f['length'][1]:.2f}" for f in seeds[:1]]
+                lengths = [spread([f["length"][k] for f in seeds], ".2f") for k in range(2)]
                 right = percent([f["accuracy"] for f in seeds])
                 rows.append([f"{part}, {key}", *scores, *lengths, right])
     return rows
@@ -126,7 +139,8 @@ def headline(results):
     rows = []
     for part, seeds in results.items():
         scores = " / ".join(spread([f["R²"][name] for f in seeds], ".2f") for name in names)
-        rows.append(line(f"{part}: R² of {', '.join(names)}", "–", scores, seeds))
+        what = f"{part}: share of {' / '.join(names)} that a linear map finds (R²)"
+        rows.append(line(what, "–", scores, seeds))
     return rows
 
 

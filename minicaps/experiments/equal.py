@@ -9,6 +9,10 @@ NETWORKS = {
     "capsules": {"model": "capsnet", "reconstruction": 0.0},
     "cnn": {"model": "dense-cnn"},
 }
+KEY = {
+    "capsules": "the small CapsNet without its decoder",
+    "cnn": "the same convolutions, then linear layers; about as many parameters",
+}
 
 
 def validation_curve(folder):

@@ -1,8 +1,8 @@
 """pairs: networks that learned single digits are shown two different ones in a picture.
 
 The experiment of Jianlin Su 2018 (kexue.fm/archives/4819), who joins them vertically. Learned with
-55,000 of MNIST's training digits; 5,000 are for the curve over the epochs, on which every choice
-was made; the test digits are shown once, to the network of the last epoch.
+55,000 of MNIST's training digits; 1,000 pairs of the other 5,000 are for the curve over the epochs,
+on which every choice was made; test digits are shown once, to the network of the last epoch.
 """
 
 import numpy as np
@@ -26,6 +26,21 @@ SOURCE = {
     "spherical": "≈ 95 / ≈ 95",
     "recompute": "> 90 / > 90",
     "pooling": "≈ 40 / ≈ 10",
+}
+
+KEY = {
+    "spherical": "capsules; couplings by the products of votes with a capsule's direction",
+    "recompute": "capsules; by the products of votes with a capsule",
+    "accumulate": "capsules; the same, added up over the iterations, as Sabour et al. 2017 do",
+    "one-iteration": "capsules with equal couplings",
+    "pooling": "a CNN with pooling over all places in the place of routing",
+    "-on-pairs": "trained on pairs, one below the other, and not on single digits",
+    "single": "share of single test digits, %, that are recognised",
+    "below": "one digit below the other: share of pairs, %, whose two highest outputs are right",
+    "beside": "two digits side by side: the same",
+    "> ½": "and both of these are above ½ as well",
+    "only": "and no other output is",
+    "source": "Jianlin Su 2018, one below the other: the two highest are right / and above ½",
 }
 
 
@@ -88,13 +103,14 @@ def answers(activations, labels):
 
 
 def table(results):
-    measures = ["> ½", "only"]
-    rows = [["%", "one digit", "below", *measures, "source", "beside", *measures, "seconds"]]
+    below, beside = ([name, f"{name}, > ½", f"{name}, only"] for name in LAYOUTS)
+    rows = [["%", "single", *below, "source", *beside, "parameters", "seconds"]]
     for part, seeds in results.items():
         row = [part, percent([figures["single"] for figures in seeds])]
         for layout in LAYOUTS:
             row += [percent([figures[layout][k] for figures in seeds]) for k in range(3)]
             row += [SOURCE.get(part, "–")] if layout == "below" else []
+        row.append(f"{seeds[0]['parameters']:,}")
         rows.append([*row, spread([figures["seconds"] for figures in seeds], ",.0f")])
     return rows
 
@@ -104,7 +120,8 @@ def headline(results):
     for part, seeds in results.items():
         top, sure = (percent([figures["below"][k] for figures in seeds]) for k in (0, 1))
         source = SOURCE.get(part, "–") + (" %" if part in SOURCE else "")
-        rows.append(line(f"{part}: both found / and above ½", source, f"{top} / {sure} %", seeds))
+        what = f"{part}: pairs with both digits found / and both above ½"
+        rows.append(line(what, source, f"{top} / {sure} %", seeds))
     return rows
 
 

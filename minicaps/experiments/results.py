@@ -9,6 +9,15 @@ from minicaps.checkpoint import write_json
 from minicaps.experiments.lab import ExperimentError
 from minicaps.machine import describe_machine
 
+# What means the same in all tables, or nearly: an experiment's own `KEY` goes before
+COMMON_KEY = {
+    "test error, %": "share of the test pictures that get a wrong answer",
+    "accuracy, %": "share of the test pictures that get the right answer",
+    "parameters": "numbers that training adjusts",
+    "seconds": "of training one network; the JSON file says on which machine",
+    "±": "mean ± sample standard deviation over the seeds",
+}
+
 
 class Results:
     """The figures in `folder`/NAME/seed-K.json, each part as soon as it is measured."""
@@ -66,12 +75,16 @@ class Results:
         return {part: found for part, found in entries.items() if found}
 
     def report(self, seeds, module, command, quick):
-        """Write all together to `folder`/NAME.json, for the README and for lesson 16; return the
-        table. module: the experiment. Raises ExperimentError for figures that lack some."""
+        """Write all together to `folder`/NAME.json, for the README and for lesson 16; return it.
+
+        module: the experiment. quick: whether it was only tried out. Raises ExperimentError for
+        figures that lack some.
+        """
         entries = self._entries(seeds)
         every = [entry for found in entries.values() for entry in found]
         try:
             found = self.gather(seeds)
+            table = module.table(found)
             report = {
                 "experiment": self.name,
                 "title": module.TITLE,
@@ -80,7 +93,8 @@ class Results:
                 "hours_of_training": round(sum(e["figures"]["seconds"] for e in every) / 3600, 3),
                 "machine": every[-1]["machine"],
                 "seeds": {part: len(found) for part, found in entries.items()},
-                "table": module.table(found),
+                "table": table,
+                "key": key(module, table),
                 "headline": module.headline(found),
             }
         except (KeyError, TypeError, IndexError) as error:
@@ -89,11 +103,19 @@ class Results:
                 f" ({error!r}): move it away, or give another --out"
             ) from error
         write_json(self.folder / f"{self.name}.json", report)
-        return report["table"]
+        return report
+
+
+def key(module, table):
+    """{word: what it means} for the words of an experiment's `KEY` that are in its table: a quick
+    one has fewer rows, and one seed has no spread."""
+    cells = [cell for row in table for cell in row]
+    words = module.KEY | {word: said for word, said in COMMON_KEY.items() if word not in module.KEY}
+    return {word: said for word, said in words.items() if any(word in cell for cell in cells)}
 
 
 def percent(values):
-    """The mean of shares, and their standard deviation, in per cent: "93.4 ± 0.5"."""
+    """The mean of shares, and their `spread`, in per cent: "93.4 ± 0.5"."""
     return spread([100 * value for value in values], ".1f")
 
 
@@ -103,7 +125,7 @@ def error(seeds):
 
 
 def spread(values, style):
-    """The mean of numbers, and, where there are several, their standard deviation."""
+    """The mean of numbers, and, where there are several, their sample standard deviation."""
     text = f"{statistics.fmean(values):{style}}"
     return text + (f" ± {statistics.stdev(values):{style}}" if len(values) > 1 else "")
 
@@ -134,6 +156,13 @@ def print_markdown(rows):
         print("| " + " | ".join(row) + " |")
         if k == 0:
             print("|---" * len(row) + "|")
+
+
+def print_key(words):
+    """Print {word: what it means}, a line each."""
+    width = max(map(len, words))
+    for word, said in words.items():
+        print(f"{word:{width}}  {said}")
 
 
 def print_table(rows):

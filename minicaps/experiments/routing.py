@@ -42,6 +42,22 @@ GRADIENTS = {
     "spherical-10-implicit": ROUTINGS["spherical"] | {"iterations": 10, "gradient": "implicit"},
 }
 
+KEY = {
+    "-3": "the number in a row's name: iterations of the routing, in training and test",
+    "one-iteration": "all couplings equal",
+    "accumulate": "the logits of couplings are the votes' products with the capsule, added up",
+    "recompute": "these products, of the last iteration alone",
+    "spherical": "products with the capsule's direction, of the last iteration alone",
+    "leaky": "accumulate, where a child may also go to no capsule",
+    "distance": "minus the squared distances of votes to the mean, of the last iteration alone",
+    "-stop": "trained as if couplings were constants; others: through all iterations",
+    "-implicit": "trained with the gradient of the equation that the iterations solve",
+    EM: "EM routing, in a network of its own with fewer pictures: compare only among these rows",
+    "entropy": "of the couplings: 1 if a child goes to all parents alike, 0 if it goes to one",
+    f"r={LONG}": f"when a network that learned with 3 iterations is routed with {LONG}",
+    f"move, r={LONG}": "root mean square of the last moves of capsules, whose lengths are below 1",
+}
+
 
 def parts(quick):
     common = {"data": "strokes", "model": "capsnet", "reconstruction": 0.0}
@@ -122,7 +138,8 @@ def headline(results):
             rows.append(line(f"{part}: test error on strokes", "–", f"{error(seeds)} %", seeds))
             if "entropies" in seeds[0]:
                 ends = spread([f["entropies"][-1] for f in seeds], ".2f")
-                rows.append(line(f"{part}: entropy of couplings, r = {LONG}", "–", ends, seeds))
+                what = f"{part}: entropy of couplings after {LONG} iterations (0: one parent each)"
+                rows.append(line(what, "–", ends, seeds))
     return rows
 
 

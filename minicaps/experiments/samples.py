@@ -26,6 +26,11 @@ DATA = "mnist"
 SHARES = (100, 10, 1)
 PER_CENT = (0, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50)  # of error, on the axis
 
+KEY = equal.KEY | {
+    "pictures": "how many different ones are learned; all networks learn as many steps",
+    "source": "accounts of capsules; they have no figure",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Repeated(Dataset):
@@ -91,7 +96,8 @@ def table(results):
 def headline(results):
     rows = []
     for part, seeds in results.items():
-        what = f"{part}: {seeds[0]['pictures']:,} training pictures"
+        network, count = part.partition("-")[0], seeds[0]["pictures"]
+        what = f"{network}: accuracy when learned with {count:,} pictures"
         right = percent([f["accuracy"] for f in seeds])
         rows.append(line(what, "fewer needed, no figure", f"{right} %", seeds))
     return rows

@@ -22,8 +22,26 @@ KINDS = ("paper", "half", "tanh", "exp", "rational")
 LAYERS = {"end": "squash", "middle": "primary_squash"}
 STYLES = {"both": (INK, "s"), "end": (BLUE, "o"), "middle": (ORANGE, "D")}
 PLACES = {"both": "in both layers", "end": "at the end", "middle": "in the middle"}
+HEADLINE = {
+    "both-paper": "the paper's squash in both layers",
+    "end-half": "half at the end, the paper's in the middle",
+    "middle-none": "none in the middle, the paper's at the end",
+}
 SOURCE = {"end-half": "a little better than the paper's", "middle-none": "an open question"}
 PICTURES = 200  # whose primary capsules are measured
+
+KEY = {
+    "at the end": "of the routing; capsules in the middle have the paper's squash",
+    "in the middle": "of primary capsules; those at the end have the paper's squash",
+    "paper": "a length n becomes n² / (1 + n²)",
+    "half": "n² / (½ + n²)",
+    "tanh": "tanh n",
+    "exp": "1 − exp(−n)",
+    "rational": "n / (1 + n)",
+    "none": "n, as it is",
+    "lengths": "of primary capsules of test digits: median (5 % – 95 %), mean over seeds",
+    "source": "Jianlin Su 2018; he has no figures",
+}
 
 
 def parts(quick):
@@ -53,21 +71,24 @@ def measure(lab, part, settings, seed):
 
 
 def table(results):
-    rows = [["squash", "test error, %", "lengths in the middle", "parameters", "seconds"]]
+    header = ["squash", "test error, %", "source", "lengths in the middle"]
+    rows = [[*header, "parameters", "seconds"]]
     for part, seeds in results.items():
         low, median, high = np.mean([f["lengths"] for f in seeds], axis=0)
-        row = [_name(part), error(seeds), f"{median:.2f} ({low:.2f} – {high:.2f})"]
+        row = [_name(part), error(seeds), SOURCE.get(part, "–")]
+        row.append(f"{median:.2f} ({low:.2f} – {high:.2f})")
         row += [f"{seeds[0]['parameters']:,}", spread([f["seconds"] for f in seeds], ".0f")]
         rows.append(row)
     return rows
 
 
 def headline(results):
-    return [
-        line(f"{_name(part)}: test error", SOURCE.get(part, "–"), f"{error(seeds)} %", seeds)
-        for part, seeds in results.items()
-        if part == "both-paper" or part in SOURCE
-    ]
+    rows = []
+    for part, what in HEADLINE.items():
+        if seeds := results.get(part):
+            source, ours = SOURCE.get(part, "–"), f"{error(seeds)} %"
+            rows.append(line(f"{what}: test error", source, ours, seeds))
+    return rows
 
 
 def _name(part):

@@ -29,6 +29,17 @@ KNOWN = EDGES[2]  # degrees; less is known
 STYLES = {"matrix capsules": (BLUE, "o"), "CapsNet": (INK, "s"), "CNN": (ORANGE, "D")}
 SOURCE = {"matrix capsules": "3.7 / 13.5 %", "CNN": "3.7 / 20.0 %"}  # known / novel azimuths
 
+KEY = {
+    "matrix capsules": "with EM routing, two iterations",
+    "CapsNet": "that of 2017, with routing by agreement, three iterations",
+    "CNN": "with pooling, without capsules",
+    "equal": "after the epoch that makes all networks about equally good at validation digits",
+    "best": "after a network's own best epoch on validation digits",
+    "known": "digits turned as in training, by −25° to −8⅓°",
+    "novel": "digits turned by −8⅓° to 25°",
+    "source": "Hinton et al. 2018, at equal accuracy: toys seen from known / novel sides",
+}
+
 
 def parts(quick):
     common = {"data": "strokes", "validation": 200 if quick else 500, "batch_size": 32}
@@ -91,8 +102,8 @@ def errors(right, angles):
 
 
 def table(results):
-    columns = ["known", "novel", "source", "best epoch: known", "novel", "parameters", "seconds"]
-    rows = [["error, %, at equal validation", *columns]]
+    equally, best = ([f"{name}: known", f"{name}: novel"] for name in ("equal", "best"))
+    rows = [["test error, %", *equally, "source", *best, "parameters", "seconds"]]
     for part, seeds in results.items():
         row = [part]
         for name in ("equal", "best"):
@@ -107,7 +118,7 @@ def headline(results):
     rows = []
     for part, seeds in results.items():
         ours = " / ".join(percent([f["equal"][key] for f in seeds]) for key in ("known", "novel"))
-        what = f"{part}: error on known / novel rotations"
+        what = f"{part}: test error on rotations that were learned / on others"
         rows.append(line(what, SOURCE.get(part, "–"), f"{ours} %", seeds))
     return rows
 

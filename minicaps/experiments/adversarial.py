@@ -208,7 +208,7 @@ def draw(results, path, lab):
         panel.set(xlabel="ε", ylim=(0, 102))
         panel.set_title(f"{attack}:\n{title}", fontsize=9.5)
         panel.grid(alpha=0.3)
-    panels[0].set_ylabel("right answers, %")
+    panels[0].set_ylabel("right answers, % (band: all seeds)")
     panels[0].legend(frameon=False, loc="lower left")
     above.suptitle("The same change of each pixel, chosen in five ways", color=INK)
     _draw_pictures(below, lab)

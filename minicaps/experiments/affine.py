@@ -161,7 +161,7 @@ def draw(results, path, lab):
         source = SOURCE[part]
         label = f"{part}, Sabour et al. 2017"
         panel.plot(source, [offset, kinds - 1 + offset], marker, mfc="white", mec=INK, label=label)
-    panel.set(ylim=(kinds - 0.5, -0.5), yticks=[], xlabel="test accuracy, %")
+    panel.set(ylim=(kinds - 0.5, -0.5), yticks=[], xlabel="test accuracy, % (line: all seeds)")
     panel.set_title("Who is better, of two that are equal at moved digits?")
     panel.grid(axis="x", alpha=0.3)
     panel.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)

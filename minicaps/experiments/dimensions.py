@@ -15,7 +15,7 @@ from minicaps.data.pictures import write_picture
 from minicaps.data.strokes import POSE_NAMES
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
-from minicaps.plotting.canvas import BLUE, ORANGE, new_figure
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 from minicaps.tensor import Tensor
 
@@ -155,10 +155,16 @@ def draw(results, path, lab):
         values = np.array([[f[name] for name in NAMES] for f in scores])
         offset = place + (k - 0.5) * width
         bars.barh(offset, values.mean(axis=0), width, color=colour, label=part, hatch="//" * k)
-    bars.set(yticks=place, yticklabels=NAMES, xlim=(0, 1), xlabel="R² on test pictures")
+        bars.plot(values.T, offset, ".", color=INK)
+    bars.set(
+        yticks=place,
+        yticklabels=[name.replace("_", " ") for name in NAMES],
+        xlim=(0, 1),
+        xlabel="R² on test pictures (dots: each seed)",
+    )
     bars.set_title("Equivariance: how much of the pose\na linear map finds")
     bars.invert_yaxis()
-    bars.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, -0.25), ncols=2)
+    bars.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.1), ncols=2)
     grid = swept(lab)
     pictures.imshow(grid, cmap="gray", vmin=0, vmax=1)
     rows, columns = grid.shape[0] / 16, grid.shape[1] / len(SWEEP)

@@ -137,12 +137,14 @@ def draw(results, path, lab):
             mean, low, high = (f(curves[:, :, k], axis=0) for f in (np.mean, np.min, np.max))
             panel.plot(epochs, mean, color=colour, marker=marker, markersize=4, label=part)
             panel.fill_between(epochs, low, high, color=colour, alpha=0.15, linewidth=0)
-    figure.suptitle("Two joined digits, shown to networks that learn single ones", color=INK)
+    figure.suptitle(
+        "Two digits, joined vertically, shown to networks that learn single ones", color=INK
+    )
     titles = ("the two highest are right", "… and both are above ½", "… and nothing else is")
     for panel, title in zip(axes, titles, strict=True):
         panel.set(title=title, xlabel="epochs on single digits", ylim=(0, 100))
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.grid(alpha=0.3)
-    axes[0].set_ylabel("pairs of held-out digits, joined vertically, %")
+    axes[0].set_ylabel("pairs of held-out digits, %; band: all seeds")
     axes[2].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     lab.save(figure, path)

@@ -142,7 +142,8 @@ def draw(results, path, lab):
             unsure, chosen = 100 * (1 - np.array(f["curve"])), f["epochs"]["equal"]
             learn.plot(np.arange(1, len(unsure) + 1), unsure, color=colour, alpha=0.5)
             learn.plot(chosen, unsure[chosen - 1], marker, color=colour)
-    turn.set(title="Digits turned as never seen", ylabel="test error, %", ylim=(0, None))
+    turn.set(title="Digits turned as never seen", ylim=(0, None))
+    turn.set_ylabel("test error, % (band: all seeds)")
     turn.set(xlim=EDGES[[0, -1]], xticks=EDGES.round(1))
     learn.set(title="Learned rotations: compared where they are equal", xlabel="epochs")
     learn.set(ylabel="validation error, %")

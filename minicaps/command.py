@@ -15,8 +15,8 @@ from minicaps.allocator import keep_memory
 from minicaps.backend import DeviceError
 from minicaps.checkpoint import CheckpointError
 from minicaps.machine import ProcessError
+from minicaps.stopping import Diverged
 from minicaps.threads import one_blas_thread
-from minicaps.training import Diverged
 
 # What a user can cause; the message says all
 FAULTS = (data.DataError, DeviceError, CheckpointError, Diverged, ProcessError, OSError)

@@ -18,8 +18,10 @@ from minicaps.backend import choose_device
 from minicaps.data.compose import compose
 from minicaps.display import describe
 from minicaps.machine import in_a_process, process_peak
+from minicaps.measuring import EVALUATION_BATCH, evaluate
+from minicaps.stopping import Interrupted
 from minicaps.threads import one_blas_thread
-from minicaps.training import EVALUATION_BATCH, Interrupted, Trainer, evaluate
+from minicaps.training import Trainer
 
 WARM = 2  # steps: after two the optimiser has its state, and the allocator its habits
 STEPS, SECONDS = 10, 5.0  # timed: so many, or fewer when they have taken so long

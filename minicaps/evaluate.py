@@ -20,8 +20,8 @@ from minicaps.checkpoint import CheckpointError, replacing, write_json
 from minicaps.command import WrongUsage, data_source, guarded, number, start
 from minicaps.data.batches import batches
 from minicaps.graph import no_grad
+from minicaps.measuring import EVALUATION_BATCH
 from minicaps.runs import open_run
-from minicaps.training import EVALUATION_BATCH
 
 NAME = "minicaps.evaluate"
 EXAMPLES = """\

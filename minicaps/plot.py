@@ -12,8 +12,8 @@ from minicaps import data, insight, plotting, runs, samples, scores
 from minicaps.backend import choose_device
 from minicaps.command import WrongUsage, data_source, fail, guarded, number, start
 from minicaps.evaluate import classify
+from minicaps.measuring import EVALUATION_BATCH
 from minicaps.plotting import short
-from minicaps.training import EVALUATION_BATCH
 
 NAME = "minicaps.plot"
 OFFSETS = np.linspace(-0.25, 0.25, 11)  # Sabour et al. 2017, figure 4

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from minicaps import checkpoint, data
 from minicaps.backend import Device
+from minicaps.building import build_saved
 from minicaps.losses import LOSSES
 from minicaps.nn import Module
 from minicaps.tensor import Tensor
-from minicaps.training import build_saved
 
 
 @dataclass(frozen=True, eq=False)

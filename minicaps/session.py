@@ -10,13 +10,15 @@ import numpy as np
 import minicaps
 from minicaps import checkpoint, data, insight, plotting
 from minicaps.backend import choose_device
+from minicaps.building import load_model
 from minicaps.checkpoint import CheckpointError, write_json
 from minicaps.command import usage
 from minicaps.display import Display
 from minicaps.lock import check_unused, locked
 from minicaps.machine import describe_machine
 from minicaps.options import resumed
-from minicaps.training import StopRequest, Trainer, load_model
+from minicaps.stopping import StopRequest
+from minicaps.training import Trainer
 
 
 class Session:

@@ -8,7 +8,7 @@ from minicaps import estimate, repeat
 from minicaps.command import WrongUsage, fail, guarded, start, usage
 from minicaps.options import check_changeable, complete, make_parser
 from minicaps.session import Session
-from minicaps.training import Interrupted
+from minicaps.stopping import Interrupted
 
 NAME = "minicaps.train"
 

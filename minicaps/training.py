@@ -6,91 +6,23 @@ checkpoint.
 """
 
 import csv
-import inspect
 import io
-import signal
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from minicaps import checkpoint, diagnosis, models, optim
+from minicaps import checkpoint, diagnosis, optim
 from minicaps.backend import to_host
+from minicaps.building import build_model, load_model
 from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.data.dataset import count_classes
 from minicaps.data.pictures import background
-from minicaps.graph import no_grad
 from minicaps.losses import check_several, classification_loss, spread_margin
-from minicaps.multilabel import (
-    answers_of,
-    one_at_a_time,
-    reconstruction_loss,
-    right_answers,
-)
+from minicaps.measuring import evaluate
+from minicaps.multilabel import one_at_a_time, reconstruction_loss, right_answers
+from minicaps.stopping import Diverged, Interrupted
 from minicaps.tensor import Tensor
-
-EVALUATION_BATCH = 250
-
-
-class Interrupted(Exception):
-    """The user asked to stop; the state has been saved."""
-
-
-class Diverged(RuntimeError):
-    """A loss became infinite or NaN; the message says when, and what to try."""
-
-
-class StopRequest:
-    """True in a condition once SIGINT (Ctrl-C) or SIGTERM has come; a second one interrupts."""
-
-    def __init__(self):
-        self.signal = None
-
-    def __bool__(self):
-        return self.signal is not None
-
-    @contextmanager
-    def listening(self):
-        """Note the signals instead of being torn out of an update by them."""
-
-        def note(number, frame):
-            self.signal = number
-            signal.signal(number, previous[number])
-
-        previous = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield self
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-
-def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False, answers=None):
-    """Return (mean loss, number of right answers) of `model` on all of `split`.
-
-    loss: its name, one of `minicaps.losses.LOSSES`. Which answers are right: see
-    `minicaps.multilabel.right_answers`. answers: zeros (J,) on the device, to which the number of
-    answers of each class is added. The sums stay on the device until the end.
-    """
-    was_training, total, right = model.training, 0, 0
-    model.eval()
-    try:
-        with no_grad():
-            for images, labels in batches(split, EVALUATION_BATCH):
-                if stop:
-                    raise Interrupted
-                images = device.put(images).astype(dtype, copy=False)
-                labels = device.put(labels)
-                activations = model(Tensor(images)).activations
-                mean = classification_loss(loss, model, activations, labels)
-                total = total + mean.data * len(labels)
-                right = right + right_answers(model, activations.data, labels).sum()
-                if answers is not None:
-                    answers += answers_of(model, activations.data, labels).sum(axis=0)
-    finally:
-        model.train(was_training)
-    return float(total) / len(split), int(right)
 
 
 class Trainer:
@@ -381,41 +313,6 @@ class Trainer:
                 "validation_accuracy"
             ]
         return summary
-
-
-def build_model(options, data):
-    """Make the model that `options` describe for the pictures and classes of `data`."""
-    available = options | {"decoder": bool(options["reconstruction"])}
-    wanted = inspect.signature(models.MODELS[options["model"]]).parameters
-    chosen = {name: available[name] for name in wanted if available.get(name) is not None}
-    shape, classes = data.train.shape, len(data.class_names)
-    return models.build(options["model"], shape, classes, **chosen)
-
-
-def load_model(path, device):
-    """Build the model of a checkpoint, with its parameters, on `device`.
-
-    Raises CheckpointError for a file that is no checkpoint of a model this minicaps can build.
-    """
-    return build_saved(path, *checkpoint.load(path, needs=["model"]), device)
-
-
-def build_saved(path, arrays, meta, device):
-    """The model of `load_model` from what `checkpoint.load` gave for `path`."""
-    config, state = meta["model"], checkpoint.unpack(arrays, "model")
-    try:
-        model = models.build(
-            config["name"], config["input_shape"], config["classes"], **config["options"]
-        )
-        model.astype(next(iter(state.values())).dtype).load_state_dict(state)
-    except (KeyError, TypeError, ValueError, StopIteration) as error:
-        raise checkpoint.CheckpointError(f"{path} holds no model to build: {error}") from error
-    if not all(np.isfinite(array).all() for array in state.values()):
-        raise checkpoint.CheckpointError(
-            f"{path} has parameters that are infinite or NaN: it is damaged, as no training saves"
-            " such; take another checkpoint of the run"
-        )
-    return model.to(device)
 
 
 def _write_csv(path, rows):

@@ -20,12 +20,12 @@ from tiny_runs import (
 
 from minicaps import evaluate, evaluation, models, scores
 from minicaps.backend import choose_device
+from minicaps.building import load_model
 from minicaps.data import load
 from minicaps.data.batches import batches
 from minicaps.graph import no_grad
 from minicaps.runs import open_run
 from minicaps.tensor import Tensor
-from minicaps.training import load_model
 
 CPU = choose_device("cpu")
 DIGITS = list("0123456789")

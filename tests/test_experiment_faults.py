@@ -16,7 +16,7 @@ from minicaps.backend import choose_device
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import adversarial, affine, lab, pairs, routing, samples
 from minicaps.experiments.results import Results
-from minicaps.training import StopRequest
+from minicaps.stopping import StopRequest
 
 QUICK = ["pairs", "--quick", "--device", "cpu"]
 FOLDER = Path("runs/experiments/pairs-quick")

@@ -15,7 +15,7 @@ from minicaps.experiments import __main__ as command
 from minicaps.experiments import overlap
 from minicaps.experiments.lab import Lab
 from minicaps.multilabel import redraw
-from minicaps.training import StopRequest
+from minicaps.stopping import StopRequest
 
 
 def test_what_is_recognised_by_hand():

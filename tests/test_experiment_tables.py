@@ -12,7 +12,7 @@ from tiny_runs import tiny  # noqa: F401
 from minicaps.backend import choose_device
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import lab, results
-from minicaps.training import StopRequest
+from minicaps.stopping import StopRequest
 
 NETWORKS_DRAWN = {"adversarial", "dimensions", "overlap"}
 

@@ -20,6 +20,7 @@ from tiny_runs import (
 
 from minicaps import Tensor, data, models, ops, plotting, train, training
 from minicaps.backend import choose_device
+from minicaps.building import load_model
 from minicaps.data.batches import batches
 from minicaps.data.compose import compose
 from minicaps.losses import check_several, classification_loss
@@ -228,7 +229,7 @@ def test_a_run_on_composed_pictures():
     assert meta["model"]["input_shape"] == [1, 36, 36]
     assert (meta["options"]["compose"], meta["options"]["layout"]) == (2, "overlap")
     assert meta["options"]["shift"] == 0
-    model = training.load_model(folder / "best.npz", CPU).eval()
+    model = load_model(folder / "best.npz", CPU).eval()
     test = data.load("strokes", limit=40, compose=2).test
     images, labels = test.pick(np.arange(len(test)))
     right = right_answers(model, model(Tensor(images)).activations.data, labels).sum()

@@ -30,9 +30,9 @@ from tiny_runs import (
 import minicaps
 from minicaps import Tensor, checkpoint, data, ops, train, training
 from minicaps.backend import choose_device
-from minicaps.nn import Module
+from minicaps.building import load_model
+from minicaps.measuring import evaluate
 from minicaps.options import complete
-from minicaps.routing import Routed
 from minicaps.runs import open_run
 from minicaps.training import Trainer
 
@@ -106,9 +106,9 @@ def test_the_test_figures_are_those_of_the_best_model(whole, monkeypatch):
     folder, *_ = whole
     monkeypatch.undo()  # back to the whole test data and the real network
     found = summary(folder)
-    model = training.load_model(folder / "best.npz", CPU)
+    model = load_model(folder / "best.npz", CPU)
     test = data.load("strokes", limit=1).test
-    loss, right = training.evaluate(model, test, CPU, "margin")
+    loss, right = evaluate(model, test, CPU, "margin")
     assert loss == pytest.approx(found["test_loss"], rel=1e-5)  # BLAS has other threads there
     assert right == found["test_right"]
 
@@ -188,7 +188,7 @@ def test_the_last_batch_counts_by_its_size():
     (row,), (whole_row,) = (history(f) for f in (few, one))
     for name in ("train_loss", "train_accuracy", "reconstruction_loss"):
         assert row[name] == pytest.approx(whole_row[name], rel=1e-6)
-    model = training.load_model(few / "last.npz", CPU)
+    model = load_model(few / "last.npz", CPU)
     split = data.load("strokes", limit=10).train
     routed = model(Tensor(split.images))
     assert row["train_loss"] == pytest.approx(
@@ -198,27 +198,6 @@ def test_the_last_batch_counts_by_its_size():
     assert row["reconstruction_loss"] == pytest.approx(
         float(ops.reconstruction_loss(drawn, split.images)), rel=1e-6
     )
-
-
-def test_evaluation_counts_samples_not_batches(monkeypatch):
-    """Ten samples, batches of 4, of which 4, 4 and 1 are right: 0.9, and the mean loss of all."""
-
-    class Reads(Module):
-        """A network whose lengths are written into the picture."""
-
-        def forward(self, images):
-            return Routed(None, images[:, 0, 0], None)
-
-    labels = np.arange(10) % 3
-    lengths = np.eye(3, dtype=np.float32)[labels]
-    lengths[9] = [0.2, 0.9, 0.1]  # label 0
-    split = data.Split(lengths[:, None, None], labels)
-    monkeypatch.setattr(training, "EVALUATION_BATCH", 4)
-    model = Reads()
-    loss, right = training.evaluate(model, split, CPU, "margin")
-    assert right == 9
-    assert loss == pytest.approx((0.7**2 + 0.5 * 0.8**2) / 10)
-    assert model.training
 
 
 @pytest.mark.parametrize(
@@ -231,7 +210,6 @@ def test_evaluation_counts_samples_not_batches(monkeypatch):
 )
 def test_validation_chooses_the_model_that_is_tested(monkeypatch, measured, best):
     script, tested = iter(measured), []
-    evaluate = training.evaluate
 
     def scripted(model, split, *rest, **keywords):
         if len(split) == 4:
@@ -264,8 +242,8 @@ def test_float64_is_kept():
     for name, dtype in (("float32", np.float32), ("float64", np.float64)):
         arrays, _ = saved(run("--precision", name, out=name))
         assert {a.dtype for a in arrays.values()} == {np.dtype(dtype), np.dtype(int)}
-    loss, _ = training.evaluate(
-        training.load_model("float64/best.npz", CPU),
+    loss, _ = evaluate(
+        load_model("float64/best.npz", CPU),
         data.load("strokes", limit=1).test,
         CPU,
         "margin",

@@ -34,8 +34,10 @@ from tiny_runs import (
 
 from minicaps import checkpoint, data, train, training
 from minicaps.backend import choose_device
+from minicaps.building import build_model
 from minicaps.lock import locked
 from minicaps.losses import LOSSES
+from minicaps.measuring import evaluate
 from minicaps.training import Trainer
 
 CPU = choose_device("cpu")
@@ -118,10 +120,8 @@ def test_only_a_margin_loss_tells_a_dead_network(monkeypatch, capsys, loss):
 
 
 def test_a_saturated_network_is_told(monkeypatch, capsys):
-    build = training.build_model
-
     def saturated(options, data):
-        model = build(options, data)
+        model = build_model(options, data)
         model.classes.weight.data *= 1e6
         return model
 
@@ -231,7 +231,6 @@ def test_any_folder_name_in_the_plainest_locale(encoding, output):
 
 def test_a_folder_that_is_deleted_while_training(monkeypatch, capsys):
     Path("runs").mkdir()
-    evaluate = training.evaluate
 
     def deleting(*args, **keywords):
         shutil.rmtree("runs")

@@ -15,7 +15,9 @@ from tiny_runs import (
 
 from minicaps import Tensor, data, losses, models, ops, train, training
 from minicaps.backend import choose_device
+from minicaps.building import load_model
 from minicaps.losses import LOSSES, classification_loss, spread_margin
+from minicaps.measuring import evaluate
 
 CPU = choose_device("cpu")
 CAPSNET = models.CapsNet
@@ -46,10 +48,10 @@ def test_a_run_of_every_model(request, capsys, name):
     assert summary("run")["parameters"] == size
     assert saved("run")[0]["optimizer/steps"] == 1
     # what was tested is what the file holds
-    model, test = training.load_model("run/best.npz", CPU), data.load("strokes", limit=1).test
+    model, test = load_model("run/best.npz", CPU), data.load("strokes", limit=1).test
     loss = saved("run")[1]["options"]["loss"]
     measured = (summary("run")["test_loss"], summary("run")["test_right"])
-    assert training.evaluate(model, test, CPU, loss) == measured
+    assert evaluate(model, test, CPU, loss) == measured
     assert ("reconstruction_loss" in history("run")[0]) == (name == "capsnet")
 
 
@@ -59,8 +61,8 @@ def test_running_statistics_are_saved_with_the_model(model):
     mean = parameters(folder, "best.npz")["features.convolutions.0.norm.mean"]
     assert mean.any()
     measured = (summary(folder)["test_loss"], summary(folder)["test_right"])
-    loaded = training.load_model(folder / "best.npz", CPU)
-    assert training.evaluate(loaded, data.load("strokes", limit=1).test, CPU, "margin") == measured
+    loaded = load_model(folder / "best.npz", CPU)
+    assert evaluate(loaded, data.load("strokes", limit=1).test, CPU, "margin") == measured
 
 
 # ---- losses
@@ -77,7 +79,7 @@ def test_every_loss_trains(loss):
 def test_every_figure_is_of_the_loss_that_is_trained(loss):
     frozen = ("--learning-rate", "1e-30", "--limit", "10", "--batch-size", "4")
     folder = run("--loss", loss, *frozen, "--validation", "3")
-    model = training.load_model(folder / "last.npz", CPU)
+    model = load_model(folder / "last.npz", CPU)
     whole = data.load("strokes", limit=10)
     rest, validation = whole.cut_validation(3, 0)
     (row,) = history(folder)
@@ -137,18 +139,6 @@ def test_the_spread_loss_is_trained_at_the_margin_of_the_step(monkeypatch):
 def test_a_loss_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match="unknown loss 'hinge': choose margin, spread"):
         classification_loss("hinge", CAPSNET, Tensor(np.ones((1, 3))), np.zeros(1, int))
-
-
-@pytest.mark.parametrize("mode", [True, False])
-@pytest.mark.parametrize("stop", [True, False])
-def test_evaluation_leaves_the_mode_of_the_model(mode, stop):
-    model = models.build("capsule-cnn", (1, 28, 28), 10).train(mode)
-    split = data.load("strokes", limit=4).test.take(np.arange(4))
-    try:
-        training.evaluate(model, split, CPU, "margin", stop=stop)
-    except training.Interrupted:
-        assert stop
-    assert model.training is mode
 
 
 def test_the_best_parameters_of_another_network_are_not_measured(capsys):

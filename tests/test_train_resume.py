@@ -28,6 +28,7 @@ from tiny_runs import (
 
 from minicaps import checkpoint, data, models, train, training
 from minicaps.backend import choose_device
+from minicaps.measuring import evaluate
 from minicaps.nn import BatchNorm2d, Dropout
 from minicaps.training import Trainer
 
@@ -109,7 +110,7 @@ def test_every_step_drops_others(monkeypatch):
 
 def scripted(monkeypatch, right):
     """Let validation find so many right answers, epoch by epoch."""
-    evaluate, script = training.evaluate, iter(right)
+    script = iter(right)
 
     def found(model, split, *rest, **keywords):
         if len(split) == 4:
@@ -317,26 +318,6 @@ def test_a_changed_checkpoint_is_refused_in_a_sentence(capsys, change):
     capsys.readouterr()
     said = refused(capsys, "--resume", "run", code=1)
     assert "last.npz does not fit this minicaps" in said
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"classes": 11}, {"input_shape": [1, 36, 36]}, {"name": "capsnot"}, {"options": {"x": 1}}],
-    ids=str,
-)
-def test_a_model_that_does_not_fit_its_parameters_is_refused(change):
-    path = run() / "best.npz"
-    edit(path, lambda meta: meta["model"].update(change))
-    with pytest.raises(checkpoint.CheckpointError, match=r"best\.npz"):
-        training.load_model(path, CPU)
-
-
-def test_a_checkpoint_without_a_model_is_refused():
-    checkpoint.save("a.npz", {}, {"model": {"name": "capsnet"}})
-    checkpoint.save("b.npz", {}, {})
-    for path in ("a.npz", "b.npz"):
-        with pytest.raises(checkpoint.CheckpointError, match=path):
-            training.load_model(path, CPU)
 
 
 def test_what_is_no_run_cannot_be_resumed(capsys):

@@ -14,7 +14,7 @@ from minicaps.command import fail, guarded, number, start
 from minicaps.data import DataError
 from minicaps.experiments.lab import NAME, QUICK, Lab
 from minicaps.experiments.results import Results, headlines, print_key, print_markdown, print_table
-from minicaps.training import Interrupted, StopRequest
+from minicaps.stopping import Interrupted, StopRequest
 
 FRAMEWORK = {"__main__", "equal", "lab", "results"}
 NAMES = [m.name for m in pkgutil.iter_modules(experiments.__path__) if m.name not in FRAMEWORK]

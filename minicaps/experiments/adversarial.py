@@ -22,10 +22,11 @@ from minicaps.experiments import equal
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.losses import classification_loss
+from minicaps.measuring import EVALUATION_BATCH
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
+from minicaps.stopping import Interrupted
 from minicaps.tensor import Tensor
-from minicaps.training import EVALUATION_BATCH, Interrupted
 
 TITLE = "fast-gradient-sign pictures at five strengths"
 SEEDS = 3

@@ -13,10 +13,12 @@ from minicaps.data.batches import batches
 from minicaps.display import Display
 from minicaps.graph import no_grad
 from minicaps.lock import locked
+from minicaps.measuring import EVALUATION_BATCH
 from minicaps.options import complete
 from minicaps.plotting import canvas
+from minicaps.stopping import Interrupted, StopRequest
 from minicaps.tensor import Tensor
-from minicaps.training import EVALUATION_BATCH, Interrupted, StopRequest, Trainer
+from minicaps.training import Trainer
 
 NAME = "minicaps.experiments"
 ELSEWHERE = {"device", "data_dir", "out", "quiet"}  # options that do not change what is learned

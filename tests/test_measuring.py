@@ -1,0 +1,46 @@
+"""The mean loss and the right answers of a model on a split."""
+
+import numpy as np
+import pytest
+
+from minicaps import data, measuring, models
+from minicaps.backend import choose_device
+from minicaps.measuring import evaluate
+from minicaps.nn import Module
+from minicaps.routing import Routed
+from minicaps.stopping import Interrupted
+
+CPU = choose_device("cpu")
+
+
+def test_evaluation_counts_samples_not_batches(monkeypatch):
+    """Ten samples, batches of 4, of which 4, 4 and 1 are right: 0.9, and the mean loss of all."""
+
+    class Reads(Module):
+        """A network whose lengths are written into the picture."""
+
+        def forward(self, images):
+            return Routed(None, images[:, 0, 0], None)
+
+    labels = np.arange(10) % 3
+    lengths = np.eye(3, dtype=np.float32)[labels]
+    lengths[9] = [0.2, 0.9, 0.1]  # label 0
+    split = data.Split(lengths[:, None, None], labels)
+    monkeypatch.setattr(measuring, "EVALUATION_BATCH", 4)
+    model = Reads()
+    loss, right = evaluate(model, split, CPU, "margin")
+    assert right == 9
+    assert loss == pytest.approx((0.7**2 + 0.5 * 0.8**2) / 10)
+    assert model.training
+
+
+@pytest.mark.parametrize("mode", [True, False])
+@pytest.mark.parametrize("stop", [True, False])
+def test_evaluation_leaves_the_mode_of_the_model(mode, stop):
+    model = models.build("capsule-cnn", (1, 28, 28), 10).train(mode)
+    split = data.load("strokes", limit=4).test.take(np.arange(4))
+    try:
+        evaluate(model, split, CPU, "margin", stop=stop)
+    except Interrupted:
+        assert stop
+    assert model.training is mode

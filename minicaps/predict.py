@@ -9,7 +9,7 @@ from pathlib import Path
 from minicaps import data, insight, plotting, runs
 from minicaps.backend import choose_device
 from minicaps.command import fail, guarded, start
-from minicaps.data.own import files_in
+from minicaps.data.files import files_in
 from minicaps.data.pictures import centre, file_names, fit, has_light_border, read_picture
 from minicaps.multilabel import SEEN
 

@@ -9,6 +9,7 @@ import numpy as np
 from minicaps import data
 from minicaps.command import WrongUsage
 from minicaps.data import DataError, Split, own
+from minicaps.data.fitting import fitted
 from minicaps.data.pictures import Target
 from minicaps.runs import Run, dataset
 
@@ -197,7 +198,7 @@ def _of_other(run, source, part, folder, invert):
 def _for_network(split, whole, target):
     """A split of a named data set, numbered and fitted as the network is used to."""
     numbers = np.array(target.numbers(whole.class_names, whole.name))
-    return own.fitted(replace(split, labels=numbers[split.labels]), target)
+    return fitted(replace(split, labels=numbers[split.labels]), target)
 
 
 def _of_undivided(run, source, part, whole, notes):

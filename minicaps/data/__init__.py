@@ -12,6 +12,7 @@ from minicaps.data import own, sources
 from minicaps.data import strokes as drawn
 from minicaps.data.compose import compose as compose_pictures
 from minicaps.data.dataset import DataError, Dataset, Split
+from minicaps.data.fitting import fitted
 from minicaps.data.pictures import Target
 
 __all__ = ["NAMES", "DataError", "Dataset", "Split", "load"]
@@ -69,7 +70,7 @@ def _load(name, folder, limit, seed, size):
             f"unknown data set {name!r}: choose from {', '.join(NAMES)}, or give the path of your"
             " own; there is none of this name"
         )
-    parts = {part: own.fitted(getattr(dataset, part), Target(size)) for part in ("train", "test")}
+    parts = {part: fitted(getattr(dataset, part), Target(size)) for part in ("train", "test")}
     return replace(dataset, **parts)
 
 

@@ -1,0 +1,86 @@
+"""Pictures of one's own that are arrays already: an .npz file, or four IDX files."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from minicaps.data.arrays import channels_first, in_unit_range, read_npz
+from minicaps.data.dataset import DataError, Split
+from minicaps.data.files import notes_on_hidden
+from minicaps.data.fitting import fitted
+from minicaps.data.idx import read_idx
+from minicaps.data.labels import (
+    class_flags,
+    class_numbers,
+    flags_of_network,
+    labels_of_network,
+    names_of_classes,
+    printable,
+)
+
+
+def from_npz(path, target):
+    """What `minicaps.data.own.read` gives for an .npz file."""
+    images, labels, class_names, notes = read_npz(path)
+    split, more = _from_arrays(images, labels, f"images in {path}", f"labels in {path}", target)
+    if target.classes:
+        of_network = flags_of_network if split.multi else labels_of_network
+        labels = of_network(split.labels, class_names, path, target)
+        return [replace(split, labels=labels)], target.classes, (*notes, *more)
+    class_names = names_of_classes(split.labels, class_names, path)
+    return [split], printable(class_names, path), (*notes, *more)
+
+
+def _from_arrays(images, labels, images_from, labels_from, target):
+    images, layout = channels_first(images, images_from)
+    several = labels.ndim == 2 and labels.shape[1] > 1
+    labels = (class_flags if several else class_numbers)(labels, len(images), labels_from)
+    images, scale = in_unit_range(images, images_from)
+    split = fitted(Split(images, labels, names=np.arange(len(labels))), target)
+    return split, (f"{images_from}: {layout}, {scale}",)
+
+
+def from_idx(root, entries, hidden, target):
+    """What `minicaps.data.own.read` gives for a folder whose entries are four IDX files."""
+    found = {}
+    for entry in entries:
+        part = idx_part(entry)
+        plain = entry.name.removesuffix(".gz")
+        if part is None or found.setdefault(part, entry).name.removesuffix(".gz") != plain:
+            raise DataError(
+                f"{root} has a file too many, {entry.name}: put four IDX files into a folder of"
+                " their own, named like train-images-idx3-ubyte, train-labels-idx1-ubyte,"
+                " t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, gzipped or not"
+            )
+    parts, notes = [], notes_on_hidden(hidden)
+    for name in ("train", "test"):
+        if missing := {"images", "labels"} - {kind for part, kind in found if part == name}:
+            raise DataError(f"{root} has no IDX file of the {name} {' and '.join(sorted(missing))}")
+        images, labels = found[name, "images"], found[name, "labels"]
+        split, more = _from_arrays(read_idx(images), read_idx(labels), images, labels, target)
+        parts.append(split)
+        notes += more
+    shapes = [part.images.shape[1:] for part in parts]
+    if shapes[0] != shapes[1]:
+        raise DataError(f"the pictures of {root} differ: training {shapes[0]}, test {shapes[1]}")
+    if target.classes:
+        for name, part in zip(("train", "test"), parts, strict=True):
+            of_network = flags_of_network if part.multi else labels_of_network
+            of_network(part.labels, None, found[name, "labels"], target)
+        return parts, target.classes, notes
+    class_names = names_of_classes(parts[0].labels, None, found["train", "labels"])
+    if parts[0].labels.shape[1:] != parts[1].labels.shape[1:]:
+        raise DataError(f"the labels of {root} differ: training and test have not as many classes")
+    if (highest := parts[1].labels.max()) >= len(class_names):
+        raise DataError(
+            f"{found['test', 'labels']} has label {highest}: the training labels are 0 to"
+            f" {len(class_names) - 1}"
+        )
+    return parts, class_names, notes
+
+
+def idx_part(path):
+    """("train" or "test", "images" or "labels") of an IDX file, by its name; None for others."""
+    match = re.search(r"(train|t10k|test).*(images|labels).*ubyte(\.gz)?$", path.name)
+    return match and ("train" if match[1] == "train" else "test", match[2])

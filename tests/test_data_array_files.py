@@ -1,0 +1,254 @@
+"""Pictures of one's own as arrays, .npz or IDX: read as they are meant, or refused by name."""
+
+import shutil
+
+import numpy as np
+import pytest
+from idx_files import FILES, arrays_of, idx_bytes, zipped
+from own_files import all_of, grey_arrays, noise, npz, refusal
+
+from minicaps.data import load
+from minicaps.data.own import read
+
+# ---- .npz files
+
+
+def test_arrays_are_read_with_their_names(tmp_path):
+    arrays = grey_arrays()
+    data = load(npz(tmp_path / "mine.npz", **arrays, class_names=["a", "b", "c"]))
+    assert (data.name, data.class_names) == ("mine", ("a", "b", "c"))
+    pictures = all_of(data)
+    assert sorted(pictures) == list(range(12))
+    for k, (image, label) in pictures.items():
+        np.testing.assert_allclose(image[0], arrays["images"][k] / 255, rtol=1e-6)
+        assert label == arrays["labels"][k]
+    assert load(npz(tmp_path / "b.npz", **arrays)).class_names == ("0", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("shape", "move"),
+    [
+        ((12, 28, 30), lambda a: a[:, None]),
+        ((12, 1, 28, 30), lambda a: a),
+        ((12, 3, 28, 30), lambda a: a),
+        ((12, 28, 30, 1), lambda a: a.transpose(0, 3, 1, 2)),
+        ((12, 28, 30, 3), lambda a: a.transpose(0, 3, 1, 2)),
+        ((12, 3, 28, 3), lambda a: a),  # both: the second axis has the channels
+    ],
+)
+def test_the_axis_of_size_1_or_3_has_the_channels(tmp_path, shape, move):
+    images = noise(0, *shape)
+    (whole,), _, notes = read(npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3))
+    np.testing.assert_allclose(whole.images, move(images) / 255, rtol=1e-6)
+    axes = {(1,): "channels, height, width)", (3,): "height, width, channels)"}
+    where = tuple(k for k in (1, 3) if len(shape) == 4 and shape[k] in (1, 3))[:1]
+    assert axes.get(where, "(pictures, height, width)") in notes[0]
+
+
+BITS = np.array([0, 1, 1, 0])
+PLAIN = {
+    "bytes": (np.array([0, 51, 255, 1], np.uint8), 255),
+    "bytes in whole numbers": (np.array([0, 51, 255, 1], np.int64), 255),
+    "bytes in floats": (np.array([0, 51, 254, 1], np.float64), 255),
+    "16 bits": (np.array([0, 51, 65535, 1], np.uint16), 65535),
+    "16 bits in whole numbers": (np.array([0, 51, 5000, 1], np.int32), 65535),
+    "floats": (np.array([0, 0.25, 0.5, 0.125], np.float64), 1),
+    "half floats": (np.array([0, 0.25, 1, 0.125], np.float16), 1),
+    "truth": (BITS.astype(bool), 1),
+    "bits": (BITS.astype(np.uint8), 1),
+    "rounded floats": (np.array([-1e-7, 1 + 1e-7, 0.5, 0]), 1),
+}
+
+
+def pixels(numbers):
+    """12 pictures of 2×2 that all have these four pixels."""
+    return {"images": np.tile(numbers.reshape(1, 2, 2), (12, 1, 1)), "labels": np.arange(12) % 3}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_pixels_with_a_plain_meaning_are_scaled(tmp_path, name):
+    numbers, white = PLAIN[name]
+    (whole,), _, notes = read(npz(tmp_path / "a.npz", **pixels(numbers)))
+    assert whole.images.dtype == np.float32
+    np.testing.assert_allclose(whole.images[3].ravel(), numbers / white, atol=1e-6)
+    assert whole.images.min() >= 0 and whole.images.max() <= 1
+    assert ("0 is black, 1 white" if white == 1 else f"divided by {white}") in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "seen"),
+    [
+        (np.array([-1, 1, 0, 0.5]), "float64 pixels from -1 to 1"),
+        (np.array([0, 254.5, 0, 1]), "float64 pixels from 0 to 254.5"),
+        (np.array([0, 2.5, 0, 1], np.float32), "float32 pixels from 0 to 2.5"),
+        (np.array([0, 4095, 3, 1], np.uint16), "uint16 pixels from 0 to 4095"),
+        (np.array([0, 65536, 3, 1], np.int64), "int64 pixels from 0 to 65536"),
+        (np.array([0, -3, 3, 100], np.int8), "int8 pixels from -3 to 100"),
+        (np.zeros(4, np.uint8), "uint8 pixels from 0 to 0"),
+        (np.array([0, np.nan, 0, 1]), "have the pixel nan in picture 0"),
+        (np.array([0, np.inf, 0, 1]), "have the pixel inf in picture 0"),
+        (np.array([0, 1j, 0, 1]), "are of type complex128"),
+        (np.array(["0", "1", "1", "1"]), "are of type <U1"),
+    ],
+)
+def test_other_pixels_are_refused_with_the_range_seen(tmp_path, numbers, seen):
+    said = refusal(npz(tmp_path / "a.npz", **pixels(numbers)))
+    assert said.startswith(f"images in {tmp_path}/a.npz ") and seen in said
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (np.arange(12) % 3 - 1, "have -1 at index 0: class numbers are 0, 1, 2, … (4 of 12 are"),
+        (np.arange(12) % 3 + 0.5, "have 0.5 at index 0"),
+        (np.where(np.arange(12) == 5, np.nan, 0), "have nan at index 5"),
+        (np.arange(12) % 3 + 1, "has no picture of class 0, but labels up to 3"),
+        (np.arange(12) % 3 * 2, "has no picture of class 1, but labels up to 4"),
+        (np.where(np.arange(12) == 5, np.inf, 0), "have inf at index 5"),
+        (np.full(12, 1e300), "have 1e+300 at index 0"),
+        (np.full(12, 2**64 - 1, np.uint64), "have 18446744073709551615 at index 0"),
+        (np.full(12, 2**30), "has no picture of class 0"),
+        (np.zeros(12, int), "has one class only"),
+        (np.arange(11) % 3, "have shape (11,), but there are 12 pictures"),
+        (np.eye(3)[np.arange(12) % 3] * 2, "of shape (12, 3) are not zeros and ones"),
+        (np.array(["cat", "dog", "eel"] * 4), "are of type <U3: expected class numbers"),
+    ],
+)
+def test_wrong_labels_are_refused(tmp_path, labels, said):
+    assert said in refusal(npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4), labels=labels))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64, np.float32])
+@pytest.mark.parametrize("shape", [(12,), (12, 1)])
+def test_whole_numbers_of_any_kind_are_labels(tmp_path, kind, shape):
+    labels = (np.arange(12) % 3).astype(kind).reshape(shape)
+    (whole,), _, _ = read(npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4), labels=labels))
+    assert whole.labels.tolist() == [0, 1, 2] * 4
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["a", "b"], "labels up to 2 and the class names a, b"),
+        (["a", "b", "a"], "expected one name, its own, for each class"),
+        (["a", "b", "c", "d"], "has no picture of class 3 (d)"),
+        ([0, 1, 2], "expected one row of text"),
+        (["a", "b", "c\x07"], "a class with the name"),
+    ],
+)
+def test_wrong_class_names_are_refused(tmp_path, names, said):
+    assert said in refusal(npz(tmp_path / "a.npz", **grey_arrays(), class_names=names))
+
+
+def test_wrong_keys_and_shapes_are_refused(tmp_path):
+    images, labels = grey_arrays().values()
+    said = refusal(npz(tmp_path / "a.npz", x=images, y=labels))
+    assert "has no images and no labels, but x, y" in said and "np.savez" in said
+    assert "has no labels, but images" in refusal(npz(tmp_path / "b.npz", images=images))
+    for wrong in (
+        images[0],
+        images.reshape(12, -1),
+        images[..., None, None],
+        images[:, None, None],
+    ):
+        said = refusal(npz(tmp_path / "c.npz", images=wrong, labels=labels))
+        assert "shape" in said
+    said = refusal(npz(tmp_path / "d.npz", images=noise(0, 12, 8, 8, 4), labels=labels))
+    assert "with 1 or 3 channels second or last" in said
+    said = refusal(npz(tmp_path / "e.npz", images=images[:0], labels=labels[:0]))
+    assert "there are none" in said
+    more = npz(tmp_path / "f.npz", images=images, labels=labels, poses=labels)
+    assert f"not used of {more}: poses" in load(more).notes
+
+
+class Trap:
+    """Unpickling it writes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+@pytest.mark.parametrize("name", ["images", "labels", "class_names", "other"])
+def test_objects_are_never_unpickled(tmp_path, name):
+    objects = np.array([Trap(tmp_path / "sprung")] * 3, dtype=object)
+    path = tmp_path / "a.npz"
+    np.savez(path, allow_pickle=True, **grey_arrays() | {name: objects})
+    assert f"{name} in {path} holds Python objects, which are not loaded" in refusal(path)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_faulty_files_are_refused(tmp_path):
+    path = npz(tmp_path / "a.npz", **grey_arrays())
+    content = path.read_bytes()
+    for wrong in (b"", b"text", content[:-100], content[:100], content.replace(b"NUMPY", b"NUMPX")):
+        path.write_bytes(wrong)
+        assert "is not a whole .npz file" in refusal(path)
+    np.save(tmp_path / "b.npy", np.zeros(3))
+    (tmp_path / "b.npy").rename(path)
+    assert "is not a whole .npz file" in refusal(path)
+    (tmp_path / "c.csv").write_text("1,2\n")
+    assert "c.csv is no data set: expected a folder with a folder for each" in refusal(
+        tmp_path / "c.csv"
+    )
+
+
+def test_arrays_are_fitted_to_a_size(tmp_path):
+    path = npz(tmp_path / "a.npz", **grey_arrays())
+    assert load(path, size=(10, 12)).test.images.shape[1:] == (1, 10, 12)
+    data = load("strokes", limit=5, size=(40, 36))
+    assert data.train.images.shape == (5, 1, 40, 36) and data.test.images.shape[2:] == (40, 36)
+    assert not data.train.images[:, :, :2].any()
+
+
+# ---- IDX files
+
+
+@pytest.fixture
+def idx(tmp_path):
+    def make(pack=bytes, suffix="", **changed):
+        folder = tmp_path / "idx"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        labels = {FILES[1]: np.arange(20) % 3, FILES[3]: np.arange(7) % 2}
+        arrays = arrays_of(0) | labels | {FILES[int(k[1:])]: v for k, v in changed.items()}
+        for name, array in arrays.items():
+            array = np.asarray(array, np.uint8)
+            (folder / f"{name}{suffix}").write_bytes(pack(idx_bytes(array)))
+        return folder, arrays
+
+    return make
+
+
+@pytest.mark.parametrize(("pack", "suffix"), [(bytes, ""), (zipped, ".gz")])
+def test_idx_files_say_themselves_what_is_for_testing(idx, pack, suffix):
+    folder, arrays = idx(pack, suffix)
+    (folder / ".DS_Store").write_bytes(b"junk")
+    data = load(folder, seed=5)
+    for part, images in ((data.train, FILES[0]), (data.test, FILES[2])):
+        np.testing.assert_allclose(part.images[:, 0], arrays[images] / 255, rtol=1e-6)
+        assert part.names.tolist() == list(range(len(part)))
+    assert data.class_names == ("0", "1", "2")
+    assert data.notes[0] == "skipped 1 hidden: .DS_Store"
+
+
+def test_incomplete_idx_files_are_refused(idx):
+    folder, _ = idx()
+    (folder / FILES[3]).unlink()
+    assert f"{folder} has no IDX file of the test labels" in refusal(folder)
+    folder, _ = idx()
+    (folder / "readme.txt").write_text("mine")
+    assert "has a file too many, readme.txt" in refusal(folder)
+    folder, _ = idx()
+    (folder / f"letters-{FILES[0]}").write_bytes((folder / FILES[0]).read_bytes())
+    assert "has a file too many" in refusal(folder)
+    folder, _ = idx(_3=np.full(7, 3))
+    assert f"{FILES[3]} has label 3: the training labels are 0 to 2" in refusal(folder)
+    folder, _ = idx(_2=noise(0, 7, 5, 5))
+    assert "differ: training (1, 4, 5), test (1, 5, 5)" in refusal(folder)
+    folder, _ = idx(_1=np.arange(19) % 3)
+    assert f"{FILES[1]} have shape (19,), but there are 20 pictures" in refusal(folder)
+    (folder / FILES[0]).write_bytes(b"nothing")
+    assert "is not an IDX file" in refusal(folder)

@@ -26,7 +26,8 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
 
     samples = [np.flatnonzero(of_class(split.labels, label))[:COLUMNS] for label in classes]
     axes = upper.subplots()
-    strips = [_strip(_small(split.images[row]), COLUMNS) for row in samples]
+    white = 0 if ink and split.images.shape[1] == 1 else 1  # as the page around it
+    strips = [_strip(_small(split.images[row]), COLUMNS, white) for row in samples]
     _show(axes, np.concatenate(strips), ink)
     height = len(strips[0])
     axes.set_yticks(height * (np.arange(len(classes)) + 0.5) - 0.5, class_names)
@@ -51,11 +52,11 @@ def _small(images):
     return np.array([fit(image, size) for image in images]).reshape(n, channels, *size)
 
 
-def _strip(images, columns):
-    """Images (n, channels, height, width) side by side, then blank ones up to so many columns:
-    (height, columns · width, channels)."""
-    blank = np.zeros((columns - len(images), *images.shape[1:]), dtype=images.dtype)
-    return np.concatenate([*images, *blank], axis=-1).transpose(1, 2, 0)
+def _strip(images, columns, blank=0):
+    """Images (n, channels, height, width) side by side, then some of this value up to so many
+    columns: (height, columns · width, channels)."""
+    missing = np.full((columns - len(images), *images.shape[1:]), blank, dtype=images.dtype)
+    return np.concatenate([*images, *missing], axis=-1).transpose(1, 2, 0)
 
 
 def _show(axes, picture, ink=True):

@@ -109,7 +109,7 @@ def classify(run, split, batch_size, quiet=True) -> np.ndarray:
     if not np.isfinite(activations).all():
         count = (~np.isfinite(activations).all(axis=1)).sum()
         raise CheckpointError(
-            f"the activations of {count:,} of {len(split):,} pictures are infinite or NaN: training"
+            f"the scores of {count:,} of {len(split):,} pictures are infinite or NaN: training"
             f" diverged, or {run.path} is damaged; evaluate an earlier checkpoint"
         )
     return activations

@@ -20,7 +20,7 @@ def measure(run, split, activations) -> dict:
     table = scores.class_table(confusion, run.class_names)
     for k, row in enumerate(table):
         own = activations[labels == k, k]
-        row["activation"] = float(own.mean(dtype=np.float64)) if own.size else None
+        row["mean_score"] = float(own.mean(dtype=np.float64)) if own.size else None
     loss = classification_loss(name, run.model, Tensor(activations), labels)
     return {
         "samples": n,
@@ -31,6 +31,7 @@ def measure(run, split, activations) -> dict:
         "error": (n - right) / n,
         "loss": float(loss.data),
         "loss_name": name,
+        "score": run.score,
         "classes": table,
         "confusion": confusion.tolist(),
     }
@@ -46,7 +47,7 @@ def tables(run, split, activations, result) -> dict:
         [picture, names[k], names[j], f"{a:.6g}", f"{b:.6g}"]
         for picture, k, j, a, b in zip(split.names, labels, answers, found, own, strict=True)
     )
-    header = ["picture", "class", "answer", "activation of answer", "activation of class"]
+    header = ["picture", "class", "answer", "score of answer", "score of class"]
     return {
         "confusion.csv": (["class \\ answer", *names], confusion),
         "predictions.csv": (header, pictures),
@@ -93,25 +94,23 @@ def report(result) -> list[str]:
 
 def report_classes(result) -> list[str]:
     """A row for each class, and the most frequent confusions."""
-    classes = result["classes"]
+    classes, score = result["classes"], result["score"]
     names = [plotting.short(row["name"], 32) for row in classes]
     width = max(7, *(len(name) + 2 for name in names))
     lines = [
         f"\n{'class':{width}}{'pictures':>9}{'right':>9}{'recall':>9}{'precision':>11}{'F1':>9}"
-        f"{'activation':>12}"
+        f"{score:>12}"
     ]
     for name, row in zip(names, classes, strict=True):
         recall, precision, f1 = (
             "–" if row[key] is None else f"{row[key]:.2%}" for key in ("recall", "precision", "f1")
         )
-        own = "–" if row["activation"] is None else f"{row['activation']:.3f}"
+        own = "–" if row["mean_score"] is None else f"{row['mean_score']:.3f}"
         lines.append(
             f"{name:{width}}{row['pictures']:>9,}{row['right']:>9,}{recall:>9}"
             f"{precision:>11}{f1:>9}{own:>12}"
         )
-    lines.append(
-        "activation: of the right class (for vector capsules its length), the mean of its pictures"
-    )
+    lines.append(f"{score}: of the right class, the mean of its pictures")
     return lines + _confusions(np.array(result["confusion"]), [row["name"] for row in classes])
 
 

@@ -35,6 +35,7 @@ def measure(run, split, activations) -> dict:
         "top_interval_95": scores.wilson(int(top.sum()), with_classes) if with_classes else None,
         "loss": float(loss.data),
         "loss_name": name,
+        "score": run.score,
         "classes": scores.table(
             run.class_names,
             pictures=labels.sum(axis=0),
@@ -94,17 +95,18 @@ def find_worst(run, split, activations, most):
 def report(result) -> list[str]:
     """What to print: the rates with their intervals, then a row for each class."""
     n, right, top = result["samples"], result["right"], result["top_right"]
+    score = result["score"]
     low, high = result["accuracy_interval_95"]
     lines = [
         f"All classes right {right / n:.2%} ({right:,} of {n:,} pictures), 95% interval {low:.2%}"
-        f" to {high:.2%}: exactly the present ones are seen, with an activation above"
-        f" {SEEN:g} (a logit above 0)"
+        f" to {high:.2%}: exactly the present ones are seen, whose {score} is above"
+        f" {0 if score == 'logit' else SEEN:g}"
     ]
     if result["top_samples"]:
         (low, high), n = result["top_interval_95"], result["top_samples"]
         lines.append(
             f"Largest right {top / n:.2%} ({top:,} of {n:,}), 95% interval {low:.2%} to {high:.2%}:"
-            " of k classes in a picture, the k largest activations are theirs"
+            f" a picture's k classes are the k of the largest {score}"
         )
     lines.append(f"{result['loss_name']} loss {result['loss']:.4f}")
     return lines

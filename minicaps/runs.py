@@ -39,6 +39,11 @@ class Run:
         return tuple(self.model.config["input_shape"])
 
     @property
+    def score(self):
+        """What its activations are called: a logit is no length, nor the probability made of it."""
+        return "logit" if self.model.logits else self.model.score
+
+    @property
     def dtype(self):
         """Of its parameters: pictures must have the same."""
         return self.model.parameters()[0].dtype

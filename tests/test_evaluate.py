@@ -61,7 +61,7 @@ def test_counts_are_those_of_an_independent_reference():
         have = [np.nan if row[key] is None else row[key] for row in found["classes"]]
         np.testing.assert_allclose(have, column)
     for k, row in enumerate(found["classes"]):
-        assert row["activation"] == pytest.approx(lengths[test.labels == k, k].mean(), rel=1e-5)
+        assert row["mean_score"] == pytest.approx(lengths[test.labels == k, k].mean(), rel=1e-5)
     rows = table(folder / "evaluation/confusion.csv")
     assert rows[0] == ["class \\ answer", *DIGITS]
     assert [row[0] for row in rows[1:]] == DIGITS
@@ -74,13 +74,24 @@ def test_counts_are_those_of_an_independent_reference():
         np.testing.assert_allclose(np.array(row[3:], float), own, rtol=1e-4)
 
 
+SCORES = {
+    "capsnet": "length",
+    "capsule-cnn": "length",
+    "pooling-cnn": "probability",
+    "baseline-cnn": "logit",
+    "dense-cnn": "logit",
+    "matrix-capsnet": "activation",
+}
+
+
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", models.MODELS)
-def test_every_network_is_measured_as_it_was_when_trained(name, request):
+def test_every_network_is_measured_as_it_was_when_trained(name, request, capsys):
     if name == "baseline-cnn":
         request.getfixturevalue("specks")
     folder = run("--model", name, "--limit", "12")
     found, trained = measured(folder, "--batch-size", "16"), summary(folder)
+    assert f"\n{SCORES[name]}: of the right class, the mean" in capsys.readouterr().out
     assert (found["right"], found["samples"]) == (trained["test_right"], 30)
     assert found["loss"] == pytest.approx(trained["test_loss"], rel=1e-4)
 

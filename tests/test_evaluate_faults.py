@@ -100,7 +100,7 @@ def test_a_checkpoint_edited_by_hand(capsys, change, part):
     ("value", "part"),
     [
         (np.nan, "best.npz has parameters that are infinite or NaN: it is damaged"),
-        (np.finfo("f4").max, "the activations of 30 of 30 pictures are infinite or NaN"),
+        (np.finfo("f4").max, "the scores of 30 of 30 pictures are infinite or NaN"),
     ],
 )
 def test_activations_that_are_not_finite(capsys, value, part):

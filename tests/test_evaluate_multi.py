@@ -26,7 +26,8 @@ def undrawn(monkeypatch, tiny):  # noqa: F811
 
 def a_run(logits=False):
     model = SimpleNamespace(logits=logits, loss="margin")
-    return SimpleNamespace(model=model, class_names=NAMES, options={"loss": "margin"})
+    score = "logit" if logits else "length"
+    return SimpleNamespace(model=model, score=score, class_names=NAMES, options={"loss": "margin"})
 
 
 def split_of(labels):
@@ -66,6 +67,8 @@ def test_rates_are_those_of_scikit_learn(logits):
     activations = np.clip(labels * 0.3 + random.random((200, 3)) * 0.7, 0, 1)
     scores = activations - 0.5 if logits else activations
     found = evaluation_multi.measure(a_run(logits), split_of(labels), scores)
+    said = f"whose {'logit is above 0' if logits else 'length is above 0.5'}"
+    assert evaluation_multi.report(found)[0].endswith(said)
     answers = (activations > 0.5).astype(int)
     assert found["accuracy"] == accuracy_score(labels, answers)
     expected = precision_recall_fscore_support(labels, answers)

@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 from tqdm import tqdm
 
@@ -106,6 +107,29 @@ def _warned_once(name):
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
+
+
+# ---- options
+
+
+def parser_for_run(name, about, examples):
+    """The parser of a command about a trained network, RUN; both texts are shown as they are."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {name}",
+        description=about,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    text = "run folder (its best epoch), or a checkpoint"
+    parser.add_argument("run", metavar="RUN", type=Path, help=text)
+    return parser
+
+
+def add_device(group):
+    """Let the user choose where to compute."""
+    text = "auto, cpu, gpu: where to compute (default: auto)"
+    choices = ["auto", "cpu", "gpu"]
+    group.add_argument("--device", choices=choices, default="auto", metavar="DEVICE", help=text)
 
 
 # ---- argument types

@@ -1,6 +1,5 @@
 """`python -m minicaps.evaluate RUN`: measure a trained network on pictures, and show its errors."""
 
-import argparse
 import csv
 import io
 import json
@@ -17,13 +16,25 @@ import minicaps
 from minicaps import data, evaluation, evaluation_multi, samples
 from minicaps.backend import choose_device, to_host
 from minicaps.checkpoint import CheckpointError, replacing, write_json
-from minicaps.command import WrongUsage, data_source, guarded, number, start
+from minicaps.command import (
+    WrongUsage,
+    add_device,
+    data_source,
+    guarded,
+    number,
+    parser_for_run,
+    start,
+)
 from minicaps.data.batches import batches
 from minicaps.graph import no_grad
 from minicaps.measuring import EVALUATION_BATCH
 from minicaps.runs import open_run
 
 NAME = "minicaps.evaluate"
+ABOUT = """\
+Measure a trained network: accuracy with its interval, a row for each class,
+the confusions, and pictures of the worst answers, all written into a folder.
+"""
 EXAMPLES = """\
 examples (the first line makes a run, in a minute):
   python -m minicaps.train --out runs/first
@@ -168,14 +179,7 @@ def _write_csv(path, header, rows):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {NAME}",
-        description="Measure a trained network: accuracy with its interval, a row for each class,\n"
-        "the confusions, and pictures of the worst answers, all written into a folder.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("run", metavar="RUN", help="run folder (its best epoch), or a checkpoint")
+    parser = parser_for_run(NAME, ABOUT, EXAMPLES)
     group = parser.add_argument_group("pictures", "Without options: the run's own test pictures.")
     group.add_argument(
         "--part",
@@ -205,13 +209,7 @@ def _parser():
         metavar="N",
         help="pictures at once (default: %(default)s)",
     )
-    group.add_argument(
-        "--device",
-        choices=["auto", "cpu", "gpu"],
-        default="auto",
-        metavar="DEVICE",
-        help="auto, cpu, gpu: where to compute (default: %(default)s)",
-    )
+    add_device(group)
     group.add_argument(
         "--out", metavar="FOLDER", help="folder of the results (default: RUN/evaluation)"
     )

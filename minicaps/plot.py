@@ -10,7 +10,16 @@ import numpy as np
 
 from minicaps import data, insight, plotting, runs, samples, scores
 from minicaps.backend import choose_device
-from minicaps.command import WrongUsage, data_source, fail, guarded, number, start
+from minicaps.command import (
+    WrongUsage,
+    add_device,
+    data_source,
+    fail,
+    guarded,
+    number,
+    parser_for_run,
+    start,
+)
 from minicaps.evaluate import classify
 from minicaps.measuring import EVALUATION_BATCH
 from minicaps.plotting import short
@@ -43,13 +52,7 @@ def main(arguments=None):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {NAME}",
-        description=ABOUT,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("run", metavar="RUN", type=Path, help="run folder, or one .npz of it")
+    parser = parser_for_run(NAME, ABOUT, EXAMPLES)
     text = f"{', '.join(FIGURES)} (default: all)"
     parser.add_argument("what", metavar="WHAT", nargs="*", type=_figure, help=text)
     group = parser.add_argument_group("which picture couplings and sweeps show")
@@ -63,8 +66,7 @@ def _parser():
     text = "folder searched first for the data files"
     group.add_argument("--data-dir", metavar="FOLDER", help=text)
     group = parser.add_argument_group("where to compute, where to write")
-    choices = ["auto", "cpu", "gpu"]
-    group.add_argument("--device", choices=choices, default="auto", help="default: auto")
+    add_device(group)
     text = "folder of the figures (default: RUN/figures)"
     group.add_argument("--out", metavar="FOLDER", type=Path, help=text)
     return parser

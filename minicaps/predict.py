@@ -1,6 +1,5 @@
 """`python -m minicaps.predict`: what a trained network says of pictures."""
 
-import argparse
 import json
 import sys
 from functools import partial
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from minicaps import data, insight, plotting, runs
 from minicaps.backend import choose_device
-from minicaps.command import fail, guarded, start
+from minicaps.command import add_device, fail, guarded, parser_for_run, start
 from minicaps.data.files import files_in
 from minicaps.data.pictures import centre, file_names, fit, has_light_border, read_picture
 from minicaps.multilabel import SEEN
@@ -44,13 +43,7 @@ def main(arguments=None):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {NAME}",
-        description=ABOUT,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("run", metavar="RUN", type=Path, help="run folder, or one .npz of it")
+    parser = parser_for_run(NAME, ABOUT, EXAMPLES)
     text = "picture files, or folders of pictures"
     parser.add_argument("pictures", metavar="PICTURE", nargs="+", type=Path, help=text)
     group = parser.add_argument_group("how pictures are read")
@@ -71,8 +64,7 @@ def _parser():
     text = "print a JSON object for each picture, on a line, and nothing else"
     group.add_argument("--json", action="store_true", help=text)
     group = parser.add_argument_group("where to compute")
-    choices = ["auto", "cpu", "gpu"]
-    group.add_argument("--device", choices=choices, default="auto", help="default: auto")
+    add_device(group)
     return parser
 
 

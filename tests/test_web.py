@@ -51,6 +51,14 @@ def test_a_quote_names_its_source_and_a_number_in_code_links_to_its_equation(sit
     assert page.count('id="eq-10.1"') == 1
 
 
+def test_a_box_is_headed_by_its_own_words(site):
+    for name in NAMES:
+        page = (site / f"{name}.html").read_text("utf-8")
+        headings = re.findall(r'class="admonition-title">([^<]*)<', page)
+        assert headings == ["Predict first"] * (LESSONS / f"{name}.md").read_text().count("[!TIP]")
+        assert "<strong>Predict first" not in page
+
+
 def test_every_link_inside_the_site_has_its_target(site):
     pages = {page.name: page.read_text("utf-8") for page in site.glob("*.html")}
     places = {name: set(re.findall(r' id="([^"]*)"', page)) for name, page in pages.items()}
@@ -178,6 +186,26 @@ def test_a_lesson_shows_its_formulas_and_fits_desktops_and_phones(visit, name):
     for width in (1500, 1100, 390):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+LOST = """[...document.querySelectorAll('span.math')].filter((formula) => {
+  const mark = document.createRange();
+  const text = document.createTreeWalker(formula.closest('p, li, td, th'), NodeFilter.SHOW_TEXT);
+  text.currentNode = formula;
+  while (text.nextNode() && formula.contains(text.currentNode));
+  const next = text.currentNode;
+  if (formula.contains(next) || !/^[.,;:)?]/.test(next.textContent)) return false;
+  mark.setStart(next, 0);
+  mark.setEnd(next, 1);
+  return mark.getBoundingClientRect().left < formula.getBoundingClientRect().right - 1;
+}).length"""
+
+
+def test_a_full_stop_never_begins_a_line_behind_a_formula(visit):
+    page = visit("13_mixtures")
+    for width in range(300, 500, 10):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(LOST) == 0
 
 
 def test_code_stands_beside_its_prose_on_wide_screens_and_below_it_on_narrow_ones(visit):

@@ -15,7 +15,7 @@ WRITING = "\n## Writing: the format\n"  # from here on lessons/README.md is for 
 SETTINGS = {
     "project": "minicaps lessons",
     "html_title": "minicaps lessons",
-    "extensions": ["myst_parser", "sphinx.ext.mathjax", "lessons.web.columns"],
+    "extensions": ["myst_parser", "sphinx.ext.mathjax", "lessons.web.columns", "lessons.web.prose"],
     "myst_enable_extensions": ["dollarmath", "alert"],
     "myst_update_mathjax": False,  # static/maths.js says all there is to say
     "mathjax_path": "mathjax/tex-svg.js",

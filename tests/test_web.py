@@ -87,6 +87,17 @@ def test_a_broken_link_stops_the_build_and_keeps_the_old_site(tmp_path, monkeypa
     assert f"{NAMES[1]}.md" in capsys.readouterr().err
 
 
+def test_a_fold_that_is_never_closed_is_named_by_its_line(tmp_path, monkeypatch):
+    copy = shutil.copytree(LESSONS, tmp_path / "lessons", ignore=lambda *_: ["web"])
+    page = copy / "10_agreement.md"
+    before, folded = page.read_text("utf-8").rsplit("\n</details>\n", 1)
+    page.write_text(before + folded, "utf-8")
+    line = before[: before.rindex("<details>")].count("\n") + 1
+    monkeypatch.setattr(build, "LESSONS", copy)
+    with pytest.raises(build.SiteError, match=rf"10_agreement.md:{line}: this <details> is never"):
+        build.build(tmp_path / "site")
+
+
 @pytest.fixture
 def without_sphinx(monkeypatch):
     """Makes a page of a word, at once."""

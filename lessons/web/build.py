@@ -62,14 +62,17 @@ def _replace(site, made):
 
 
 def stage(folder):
-    """Write the pages with their figures and results into a new folder, as Sphinx reads them."""
+    """Write the pages with their figures and results into a new folder, as Sphinx reads them.
+
+    The caption of a quote takes the place of an empty line: Sphinx names the lines of the lesson.
+    """
     shutil.copytree(LESSONS / "figures", folder / "figures")
     shutil.copytree(LESSONS / "results", folder / "results")
     names = sorted(path.stem for path in LESSONS.glob("*.md") if path.name != "README.md")
     for name in names:
         text = (LESSONS / f"{name}.md").read_text("utf-8")
-        quote = r"```{code-block} python\n:caption: \1\n"
-        text = re.sub(r"^```python source=(\S+)$", quote, text, flags=re.MULTILINE)
+        quote = r"```{code-block} python\n:caption: \1"
+        text = re.sub(r"^\n?```python source=(\S+)$", quote, text, flags=re.MULTILINE)
         (folder / f"{name}.md").write_text(text, "utf-8")
     contents = (LESSONS / "README.md").read_text("utf-8").split(WRITING)[0]
     tree = "\n".join(["\n```{toctree}", ":hidden:", "", *names, "```", ""])

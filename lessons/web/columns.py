@@ -5,8 +5,10 @@ the figures that follow. Tables and solutions go across; inside a solution are r
 """
 
 import re
+from pathlib import Path
 
 from docutils import nodes
+from sphinx.errors import SphinxError
 
 from lessons.page import find_pages
 
@@ -127,6 +129,10 @@ def grouped(children):
             if is_tag(folded, "</details>"):
                 break
             inside.append(folded)
+        else:
+            place = f"{Path(node.source).name}:{node.line}"
+            remedy = "write </details> on a line of its own, with blank lines around it"
+            raise SphinxError(f"{place}: this <details> is never closed: {remedy}")
         if all(kind_of(folded) == "work" for folded in inside):
             yield "work", [node, *inside, folded]
         else:

@@ -8,6 +8,7 @@ import re
 import shutil
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 
 from lessons.__main__ import main
@@ -249,6 +250,18 @@ def test_each_slider_moves_its_picture_by_keyboard(visit, figure):
             page.keyboard.press("ArrowLeft")
             after = stepper.locator("svg").inner_html(), label.locator("output").inner_text()
             assert before[0] != after[0] and before[1] != after[1]
+
+
+def test_nothing_lies_over_a_stepper_to_which_one_scrolls_back(visit):
+    page = visit("10_agreement")
+    page.set_viewport_size({"width": 390, "height": 900})
+    stepper = page.locator(".stepper").first
+    for edge in (80, -200, 80):  # to it, past it, back
+        page.evaluate(f"scrollBy(0, {stepper.bounding_box()['y'] - edge})")
+        page.wait_for_timeout(200)  # the theme looks where the page is
+    top, height = (stepper.bounding_box()[name] for name in ("y", "height"))
+    found = "document.elementFromPoint(195, {}).closest('.stepper')"
+    assert all(page.evaluate(found.format(y)) for y in np.arange(top + 5, top + height - 5, 10))
 
 
 def test_a_link_to_an_equation_lights_it_up_on_another_page_too(visit):

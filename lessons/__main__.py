@@ -61,7 +61,8 @@ def main(arguments=None):
         print(f"{shown_path(paths[0])} is no text in UTF-8: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"cannot use {error.filename}: {error.strerror or error}", file=sys.stderr)
+        what = f"cannot use {error.filename}" if error.filename else "stopped"
+        print(f"{what}: {error.strerror or error}", file=sys.stderr)
         return 1
 
 
@@ -90,14 +91,18 @@ def list_lessons():
 
 
 def run(path):
-    """Run a page as a script: what it prints is printed, what it shows becomes PNGs."""
+    """Run a page as a script: what it prints is printed below the heading of its section, what it
+    shows becomes PNGs."""
     from lessons import execute
 
-    shown, folder, number = [], None, 0
+    shown, folder, number, heading = [], None, 0, None
     with execute.stage(shown) as namespace:
         for block in page.read_blocks(path):
             if block.quote is not None:
                 continue
+            if block.heading != heading:
+                heading = block.heading
+                print(f"\n{heading}\n{'-' * len(heading)}")
             execute.run_block(block, path, namespace)
             for picture in shown:
                 folder = folder or Path(tempfile.mkdtemp(prefix=f"{path.stem}-"))

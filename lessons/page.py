@@ -19,6 +19,7 @@ from pathlib import Path
 LESSONS = Path(__file__).resolve().parent
 IMAGE = re.compile(r"!\[(?P<alt>[^]]*)\]\((?P<path>[^)]+)\)")
 SUMMARY = re.compile(r"<summary>(.*)</summary>")
+HEADING = re.compile(r"#+ (.+)")
 
 
 class PageError(Exception):
@@ -46,6 +47,7 @@ class Fence:
 class Block(Fence):
     """A Python block, with what the page says about it."""
 
+    heading: str = ""  # of the section that it is in, or "Solution 1"
     quote: str | None = None  # "module:name"; None for a block that runs
     solution: str | None = None  # the summary of the <details> that folds it
     output: Fence | None = None  # the text block after it
@@ -64,7 +66,7 @@ def find_pages():
 
 def read_blocks(path):
     """The Python blocks of a page, in order, each with its outputs."""
-    blocks, fence, owner, solution = [], None, None, None
+    blocks, fence, owner, solution, heading = [], None, None, None, ""
     for number, line in enumerate(Path(path).read_text("utf-8").splitlines(), 1):
         if fence is not None:
             if line == "```":
@@ -74,6 +76,8 @@ def read_blocks(path):
         elif line.startswith("```"):
             fence, owner = _open_fence(number, line[3:], owner, solution)
             if isinstance(fence, Block):
+                solves = solution and solution.startswith("Solution")
+                fence.heading = solution if solves else heading
                 blocks.append(fence)
         elif line.lstrip().startswith("```"):
             raise PageError(number, "an indented fence: start it at the left margin")
@@ -83,6 +87,7 @@ def read_blocks(path):
             owner.images.append((number, image["path"]))
         elif line.strip() not in ("", "</details>"):
             owner = None
+            heading = found[1] if (found := HEADING.match(line)) else heading
         if fence is None and (folded := SUMMARY.match(line)):
             solution = folded[1]
         elif fence is None and line.startswith("</details>"):

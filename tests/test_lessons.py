@@ -430,11 +430,15 @@ def test_a_page_leaves_the_settings_of_matplotlib_alone(made):
     assert dict(figures.matplotlib.rcParams) == before
 
 
-def test_run_prints_the_outputs_and_writes_the_figures(made, capsys, monkeypatch):
+TITLE = "7 · A made lesson"
+
+
+def test_run_prints_headings_and_outputs_and_writes_the_figures(made, capsys, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(made.parent))
     assert main(["run", str(made)]) == 0
-    first, figure, last = capsys.readouterr().out.splitlines()
-    assert (first, last) == ("0.2500", "9")
+    lines = capsys.readouterr().out.splitlines()
+    figure = lines.pop(4)
+    assert lines == ["", TITLE, "-" * len(TITLE), "0.2500", "", "Solution 1", "----------", "9"]
     assert Path(figure.removeprefix("figure: ")).read_bytes().startswith(b"\x89PNG")
 
 

@@ -113,8 +113,8 @@ def draw(results, path, lab):
     pictures.imshow(mosaic(digits.images[:count, 0]), cmap="gray_r", vmin=0, vmax=1)
     pictures.set(title=f"All that the smallest training set has: {count:,} digits")
     pictures.set(xticks=[], yticks=[])
-    styles = zip(equal.NETWORKS, (BLUE, ORANGE), "os", (8, -14), strict=True)
-    for network, colour, marker, above in styles:
+    styles = zip(equal.NETWORKS, (BLUE, ORANGE), "os", ("right", "left"), strict=True)
+    for network, colour, marker, end in styles:
         names = [_named(network, share) for share in SHARES]
         seeds = [results[name] for name in names if name in results]
         counts = [found[0]["pictures"] for found in seeds]
@@ -123,7 +123,8 @@ def draw(results, path, lab):
         panel.plot(counts, means, color=colour, marker=marker, markersize=7, label=network)
         for x, found, mean in zip(counts, errors, means, strict=True):
             panel.plot([x] * len(found), found, "_", color=colour, markersize=12)
-            place = {"xytext": (0, above), "textcoords": "offset points", "ha": "center"}
+            beside = (-9 if end == "right" else 9, -4)
+            place = {"xytext": beside, "textcoords": "offset points", "ha": end}
             panel.annotate(f"{mean:.1f}", (x, mean), color=colour, **place)
     panel.set(xlabel="training pictures", ylabel="test error, %", xscale="log")
     panel.set_yscale("symlog", linthresh=PER_CENT[1])

@@ -92,6 +92,8 @@ def load(path, needs=()):
                 raise zipfile.BadZipFile("it is no zip archive, or its end is missing")
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
+        if _META not in arrays:
+            raise ValueError("it has no description of a network; is it a data set?")
         meta = json.loads(arrays.pop(_META).tobytes())
         version = int(meta["format"])
     except FileNotFoundError as error:

@@ -85,6 +85,8 @@ def _system(error):
     if isinstance(error, BrokenPipeError):
         return "stopped, as nobody reads its output any more (Broken pipe)"
     said = error.strerror or str(error)
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        said = "a file is where a folder is needed"
     return f"cannot use {error.filename}: {said}" if error.filename else said
 
 

@@ -129,7 +129,6 @@ def report_classes(result) -> list[str]:
         )
     lines.append("")
     for row in result["by_number"]:
-        lines.append(
-            f"{row['present']} classes in a picture: {row['right']:,} of {row['pictures']:,} right"
-        )
+        classes = "1 class" if row["present"] == 1 else f"{row['present']} classes"
+        lines.append(f"{classes} in a picture: {row['right']:,} of {row['pictures']:,} right")
     return lines

@@ -65,7 +65,10 @@ def test_what_is_no_run(capsys, tmp_path):
         ("seeds", "it holds runs; name one of them, such as seeds/seed-3"),
         ("text.npz", "text.npz is damaged or no minicaps checkpoint: it is no zip archive"),
         ("half.npz", "half.npz is damaged or no minicaps checkpoint"),
-        ("arrays.npz", "arrays.npz is damaged or no minicaps checkpoint"),
+        (
+            "arrays.npz",
+            "no minicaps checkpoint: it has no description of a network; is it a data set?",
+        ),
         (folder / "config.json", "config.json is damaged or no minicaps checkpoint"),
     ):
         said = refusal(capsys, path)

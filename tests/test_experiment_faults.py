@@ -44,7 +44,8 @@ def test_a_file_in_the_place_of_the_folder_is_told_before_the_work(monkeypatch, 
     monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("measured"))
     Path("file").touch()
     said = refused(capsys, "pairs", "--device", "cpu", "--out", "file")
-    assert said == f"minicaps.experiments: cannot use {Path('file/pairs')}: Not a directory\n"
+    told = f"cannot use {Path('file/pairs')}: a file is where a folder is needed"
+    assert said == f"minicaps.experiments: {told}\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs os.setuid")

@@ -99,13 +99,27 @@ def test_without_a_name_experiments_are_listed_with_their_headlines(tiny_pairs, 
     assert command.main(["--out", str(FOLDER)]) == 0
     *_, header, rule, spherical, _ = capsys.readouterr().out.splitlines()
     assert header.count("|") == rule.count("|") == spherical.count("|") == 7
-    what = "spherical: pairs with both digits found / and both above ½"
+    what = "spherical: pairs, one below the other, with both found / and both above ½"
     assert f"| pairs (quick) | {what} | ≈ 95 / ≈ 95 % | " in spherical
     below = report["table"][1][2]
     assert f"| {below} / " in spherical and " %" in spherical
     (FOLDER / "pairs.json").write_text("{}")
     assert command.main(["--out", str(FOLDER)]) == 1
     assert "pairs.json is damaged" in capsys.readouterr().err
+
+
+def test_quick_figures_go_where_they_are_wanted(tiny_pairs, undrawn, capsys):
+    assert command.main([*QUICK, "--out", "here"]) == 0
+    assert json.loads(Path("here/pairs.json").read_text())["quick"]
+    assert not (FOLDER / "pairs.json").exists()
+
+
+@pytest.mark.parametrize("what", [["--quick"], ["--seeds", "2"]])
+def test_what_asks_for_an_experiment_needs_its_name(what, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command.main(what)
+    assert stopped.value.code == 2
+    assert "which experiment? Give a NAME" in capsys.readouterr().err
 
 
 def test_the_readme_has_the_headlines(capsys):

@@ -289,7 +289,7 @@ def test_what_exists_is_not_overwritten(capsys, out):
 def test_a_folder_that_cannot_be_made(capsys):
     Path("file").touch()
     said = refused(capsys, *TINY, "--out", "file/run", code=1)
-    assert said == "minicaps.train: cannot use file/run: Not a directory\n"
+    assert said == "minicaps.train: cannot use file/run: a file is where a folder is needed\n"
     assert "File name too long" in refused(capsys, *TINY, "--out", "x" * 300, code=1)
 
 

@@ -17,13 +17,17 @@ from minicaps.experiments.results import Results, headlines, print_key, print_ma
 from minicaps.stopping import Interrupted, StopRequest
 
 FRAMEWORK = {"__main__", "equal", "lab", "results"}
+OUT = "lessons/results/experiments"
 NAMES = [m.name for m in pkgutil.iter_modules(experiments.__path__) if m.name not in FRAMEWORK]
 
 
 def main(arguments=None):
     """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 128+n a signal."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.name is None and (options.quick or options.seeds):
+        parser.error("which experiment? Give a NAME")
     if options.name is None:
         return guarded(NAME, partial(_list, options))
     command = shlex.join(["python", "-m", NAME, *arguments])
@@ -33,7 +37,7 @@ def main(arguments=None):
 def _list(options):
     for name in NAMES:
         print(f"{name:12} {_module(name).TITLE}")
-    if rows := headlines(options.out):
+    if rows := headlines(options.out or OUT):
         print()
         print_markdown(rows)
 
@@ -46,7 +50,7 @@ def _run(options, command):
     module, stop = _module(options.name), StopRequest()
     runs = Path("runs", "experiments", options.name + ("-quick" if options.quick else ""))
     lab = Lab(runs, options.quick, choose_device(options.device), options.data_dir, stop)
-    folder = runs if options.quick else Path(options.out)
+    folder = Path(options.out or (runs if options.quick else OUT))
     results = Results(folder, options.name, module.parts(options.quick))
     seeds = range(options.seeds or (1 if options.quick else module.SEEDS))
     print(f"{options.name}: {module.TITLE}")
@@ -94,11 +98,12 @@ def _parser():
     )
     parser.add_argument("name", nargs="?", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     what = parser.add_argument_group("what to do")
+    what.add_argument("--quick", action="store_true", help="try it out in less than three minutes")
     what.add_argument(
-        "--quick", action="store_true", help="try it out in less than three minutes, one seed"
-    )
-    what.add_argument(
-        "--seeds", type=number(int, 1), metavar="N", help="repeat with N seeds (default: 3)"
+        "--seeds",
+        type=number(int, 1),
+        metavar="N",
+        help="repeat with N seeds (default: 3; with --quick 1)",
     )
     where = parser.add_argument_group("where")
     where.add_argument(
@@ -106,9 +111,9 @@ def _parser():
     )
     where.add_argument("--data-dir", metavar="FOLDER", help="folder searched first for data")
     where.add_argument(
-        "--out", default="lessons/results/experiments", metavar="FOLDER",
-        help="where the figures go (default: %(default)s); of --quick they go to"
-        " runs/experiments/NAME-quick, as networks do; what is there is not measured again",
+        "--out", metavar="FOLDER",
+        help=f"where the figures go (default: {OUT}, and with --quick"
+        " runs/experiments/NAME-quick, where networks go); what is there is not measured again",
     )  # fmt: skip
     return parser
 

@@ -120,7 +120,7 @@ def headline(results):
     for part, seeds in results.items():
         top, sure = (percent([figures["below"][k] for figures in seeds]) for k in (0, 1))
         source = SOURCE.get(part, "–") + (" %" if part in SOURCE else "")
-        what = f"{part}: pairs with both digits found / and both above ½"
+        what = f"{part}: pairs, one below the other, with both found / and both above ½"
         rows.append(line(what, source, f"{top} / {sure} %", seeds))
     return rows
 
@@ -142,7 +142,7 @@ def draw(results, path, lab):
     )
     titles = ("the two highest are right", "… and both are above ½", "… and nothing else is")
     for panel, title in zip(axes, titles, strict=True):
-        panel.set(title=title, xlabel="epochs on single digits", ylim=(0, 100))
+        panel.set(title=title, xlabel="epochs of training", ylim=(0, 100))
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.grid(alpha=0.3)
     axes[0].set_ylabel("pairs of held-out digits, %; band: all seeds")

@@ -118,7 +118,7 @@ def headline(results):
     rows = []
     for part, seeds in results.items():
         ours = " / ".join(percent([f["equal"][key] for f in seeds]) for key in ("known", "novel"))
-        what = f"{part}: test error on rotations that were learned / on others"
+        what = f"{part}: test error at equal validation, on rotations that were learned / on others"
         rows.append(line(what, SOURCE.get(part, "–"), f"{ours} %", seeds))
     return rows
 

@@ -4,7 +4,7 @@ import math
 
 from minicaps.backend import array_module
 from minicaps.ops.activation import log_sigmoid, log_softmax
-from minicaps.ops.reduce import sum
+from minicaps.ops.reduce import mean, sum
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor, op
 
@@ -78,7 +78,7 @@ def reconstruction_loss(reconstruction, images, *, weight=0.0005):
 
 def _mean(x):
     """The mean over all entries, 0 of none."""
-    return sum(x) / (math.prod(x.shape) or 1)
+    return mean(x) if math.prod(x.shape) else sum(x)
 
 
 def _difference(a, b):

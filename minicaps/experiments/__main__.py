@@ -10,7 +10,7 @@ from pathlib import Path
 
 from minicaps import experiments
 from minicaps.backend import choose_device
-from minicaps.command import fail, guarded, number, start
+from minicaps.command import add_device, fail, guarded, number, start
 from minicaps.data import DataError
 from minicaps.experiments.lab import NAME, QUICK, Lab
 from minicaps.experiments.results import Results, headlines, print_key, print_markdown, print_table
@@ -26,9 +26,9 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.name is None and (options.quick or options.seeds):
-        parser.error("which experiment? Give a NAME")
     if options.name is None:
+        if options.quick or options.seeds:
+            parser.error("which experiment? Give a NAME")
         return guarded(NAME, partial(_list, options))
     command = shlex.join(["python", "-m", NAME, *arguments])
     return guarded(NAME, partial(_run, options, command))
@@ -106,9 +106,7 @@ def _parser():
         help="repeat with N seeds (default: 3; with --quick 1)",
     )
     where = parser.add_argument_group("where")
-    where.add_argument(
-        "--device", choices=["auto", "cpu", "gpu"], default="auto", help="where to compute"
-    )
+    add_device(where)
     where.add_argument("--data-dir", metavar="FOLDER", help="folder searched first for data")
     where.add_argument(
         "--out", metavar="FOLDER",

@@ -109,8 +109,13 @@ class Results:
 def key(module, table):
     """{word: what it means} for the words of an experiment's `KEY` that are in its table: a quick
     one has fewer rows, and one seed has no spread."""
+    common = {word: said for word, said in COMMON_KEY.items() if word not in module.KEY}
+    return words_in(table, module.KEY | common)
+
+
+def words_in(table, words):
+    """Of {word: what it means}, those that are in the rows of a table."""
     cells = [cell for row in table for cell in row]
-    words = module.KEY | {word: said for word, said in COMMON_KEY.items() if word not in module.KEY}
     return {word: said for word, said in words.items() if any(word in cell for cell in cells)}
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tiny_experiments import few  # noqa: F401
 from tiny_runs import summary, tiny  # noqa: F401
 
@@ -95,3 +96,5 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
     error = f"{100 * found['cnn']['figures']['error']:.1f} %"
     assert report["headline"][2][:3] == ["cnn: pairs of which a digit is missed", "8.1 %", error]
     assert Path("out/overlap.png").stat().st_size > 10_000
+    with Image.open("out/overlap-pairs.png") as pairs:
+        assert pairs.mode == "RGB" and pairs.width * 4 == pairs.height * 8  # square pictures

@@ -20,7 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minicaps.checkpoint import replacing
 from minicaps.data.compose import box_overlap, compose
+from minicaps.data.pictures import write_picture
 from minicaps.experiments.lab import read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.graph import no_grad
@@ -185,18 +187,23 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw what the capsules make of test pairs, and beside it the errors of all networks."""
+    """Draw what the capsules make of test pairs, and beside it the errors of all networks; the
+    pairs alone, in their own pixels, go into a second file, for lesson 16."""
     figure = new_figure(12, 5.4)
     left, right = figure.subfigures(1, 2, width_ratios=(2.5, 1))
     left.suptitle("Two digits pulled apart: each is redrawn from its own capsule", color=INK)
     axes, view = left.subplots(4, SHOWN), first_pairs(lab)
-    for k, column in enumerate(axes.T):
-        _draw_pair(column, Look(*(field[k] for field in view)))
+    pairs = [Look(*(field[k] for field in view)) for k in range(len(view.digits))]
+    for column, one in zip(axes.T, pairs, strict=True):
+        _draw_pair(column, one)
     names = ("the picture", "its digits", "redrawn", "an absent one")
     for panel, name in zip(axes[:, 0], names, strict=True):
         panel.set_ylabel(name, color=INK)
     _draw_errors(right.subplots(), results)
     lab.save(figure, path)
+    grid = np.hstack([np.vstack(_rows(one)) for one in pairs])
+    with replacing(path.with_stem(f"{path.stem}-pairs")) as file:
+        write_picture(file, grid.transpose(2, 0, 1))
 
 
 def first_pairs(lab):
@@ -207,13 +214,23 @@ def first_pairs(lab):
     return look(lab, model, _test_pairs(lab, settings["data"], 0), SHOWN)
 
 
-def _draw_pair(axes, one):
-    """A column: the picture, its digits, both redrawn, and the longest of the absent capsules."""
-    absent = np.where(one.present | one.answered, -1, one.lengths).argmax()
+def _absent(one):
+    """The longest of the capsules that are neither in a pair nor its answer."""
+    return np.where(one.present | one.answered, -1, one.lengths).argmax()
+
+
+def _rows(one):
+    """A pair, its digits, both redrawn, and an absent one (H, W, 3), in the colours they have."""
     both = overlaid(one.digits), overlaid(one.drawn[one.present])
-    rows = (one.digits.max(axis=0)[0], *both, one.drawn[absent, 0])
-    for panel, row in zip(axes, rows, strict=True):
-        panel.imshow(row, cmap="gray", vmin=0, vmax=1)
+    grey = one.digits.max(axis=0)[0], one.drawn[_absent(one), 0]
+    pair, absent = (np.repeat(row[..., None], 3, axis=2) for row in grey)
+    return pair, *both, absent
+
+
+def _draw_pair(axes, one):
+    """A column: what `_rows` gives, with the classes that are there, answered, and absent."""
+    for panel, row in zip(axes, _rows(one), strict=True):
+        panel.imshow(row)
         panel.set(xticks=[], yticks=[])
     below = {"ha": "center", "va": "top", "transform": axes[1].transAxes}
     labels = np.flatnonzero(one.present)
@@ -221,7 +238,7 @@ def _draw_pair(axes, one):
         axes[1].text(place, -0.04, label, color=colour, fontweight="bold", **below)
     said = " + ".join(map(str, np.flatnonzero(one.answered)))
     axes[2].set_xlabel(said + ("" if (one.present == one.answered).all() else " ✗"), color=INK)
-    axes[3].set_xlabel(f"not there: {absent}", color=INK, fontsize=8)
+    axes[3].set_xlabel(f"not there: {_absent(one)}", color=INK, fontsize=8)
 
 
 def _draw_errors(axes, results):

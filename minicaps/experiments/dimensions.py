@@ -147,8 +147,8 @@ def headline(results):
 def draw(results, path, lab):
     """Draw R² of each pose, and one capsule's dimensions swept through the decoder; the sweep
     alone, in its own pixels, goes into a second file, for lesson 16."""
-    figure = new_figure(11, 6)
-    bars, pictures = figure.subplots(1, 2, width_ratios=(1, 1))
+    figure = new_figure(11, 7)
+    bars, pictures = figure.subplots(1, 2, width_ratios=(1, 1.5))
     place, width = np.arange(len(NAMES)), 0.38
     rows = [(part, [f["R²"] for f in seeds]) for part, seeds in results.items()]
     for k, ((part, scores), colour) in enumerate(zip(rows, (BLUE, ORANGE), strict=False)):

@@ -145,8 +145,8 @@ def draw(results, path, lab):
     turn.set(title="Digits turned as never seen", ylim=(0, None))
     turn.set_ylabel("test error, % (band: all seeds)")
     turn.set(xlim=EDGES[[0, -1]], xticks=EDGES.round(1))
-    learn.set(title="Learned rotations: compared where they are equal", xlabel="epochs")
-    learn.set(ylabel="validation error, %")
+    learn.set(title="Learned rotations: compared where they are equal")
+    learn.set(xlabel="epochs (marks: those compared)", ylabel="validation error, %")
     learn.set_yscale("symlog", linthresh=1)
     learn.set_yticks((ticks := (0, 0.5, 1, 2, 5, 10, 20, 50)), ticks)
     for axes in (turn, learn):

@@ -195,6 +195,16 @@ def test_it_stops_where_another_iteration_changes_nothing(name):
     assert again.objective == pytest.approx(result.objective, rel=1e-12)
 
 
+def test_a_centre_that_moves_is_followed_though_hardly_any_share_is_its_own():
+    """Between two clusters: each point's share of it, 5e-17, is less than a rounding error of 1."""
+    x = np.repeat([[0.0], [100.0]], 10, axis=0)
+    result = soft_kmeans(x, 3, inverse_temperature=0.015, start=[[0], [100], [50 + 1e-6]])
+    assert result.history[0].responsibilities[:, 2].max() < 1e-16
+    np.testing.assert_allclose(result.centres[:, 0], [0, 100, 100], atol=1e-9)
+    # Two centres on ten points: −(1/K) · 10 ln 2
+    assert result.objective == pytest.approx(-10 * math.log(2) / 0.015)
+
+
 # --- Soft and hard -------------------------------------------------------------------------------
 
 

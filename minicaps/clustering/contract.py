@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minicaps.backend import array_module
+from minicaps.clustering.steps import LEAST
 
 
 class Clusters(NamedTuple):
@@ -28,13 +29,18 @@ class Clusters(NamedTuple):
 
 
 def iterate(first, update, iterations):
-    """Apply `update` to Clusters until no responsibility changes: then nothing else would."""
+    """Apply `update` to Clusters until no responsibility changes: then nothing else would.
+
+    A change counts beside the largest of its cluster: tiny shares move a centre like large ones.
+    """
     history = [first]
     rounding = 16 * float(np.finfo(first.responsibilities.dtype).eps)
     for _ in range(iterations):
-        before, now = history[-1], update(history[-1])
+        before, now = history[-1].responsibilities, update(history[-1])
         history.append(now)
-        if float(abs(now.responsibilities - before.responsibilities).max()) <= rounding:
+        shares = now.responsibilities
+        alive = shares.sum(axis=0) > LEAST
+        if bool((abs(shares - before) * alive <= rounding * shares.max(axis=0)).all()):
             break
     return history[-1]._replace(history=tuple(history))
 

@@ -443,6 +443,34 @@ def test_a_mixture_does_not_depend_on_units(covariance, size):
     np.testing.assert_allclose(b.covariances / size**2, a.covariances, atol=1e-9)
 
 
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f4", 1e-3), ("f8", 1e-9)])
+@pytest.mark.parametrize("units", [[1e-5, 1, 1], [1, 1e6, 1e-3]])
+def test_every_column_may_have_a_unit_of_its_own(covariance, dtype, tolerance, units):
+    """Without one the least variance would be that of the largest unit, and merge clusters."""
+    options = {"covariance": covariance, "iterations": 10}
+    one = gmm(X.astype(dtype), 3, start=START, **options)
+    other = gmm((X * units).astype(dtype), 3, start=START * units, **options)
+    np.testing.assert_allclose(other.responsibilities, one.responsibilities, atol=tolerance)
+    np.testing.assert_allclose(other.centres / units, one.centres, atol=tolerance)
+    both = np.multiply.outer(units, units) if covariance == "full" else np.square(units)
+    np.testing.assert_allclose(other.covariances / both, one.covariances, atol=tolerance)
+    # p(x) dx stays
+    log_volume = len(X) * np.log(units).sum()
+    assert other.objective + log_volume == pytest.approx(one.objective, rel=tolerance)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_a_column_far_from_zero_takes_no_digits_from_the_others(covariance):
+    """In float32 the variance of a column around 1e6 is rounding alone: of no other."""
+    far = np.concatenate([X, np.full((len(X), 1), 1e6)], axis=1).astype("f4")
+    start = far[[0, 3, 70]]
+    with_it = gmm(far, 3, covariance=covariance, start=start, iterations=10)
+    without = gmm(far[:, :3], 3, covariance=covariance, start=start[:, :3], iterations=10)
+    np.testing.assert_allclose(with_it.centres[:, :3], without.centres, atol=1e-3)
+    np.testing.assert_allclose(with_it.responsibilities, without.responsibilities, atol=1e-3)
+
+
 @each_covariance
 def test_small_numbers_in_float32_from_responsibilities_keep_their_variances(covariance):
     R = shares(len(X), 3)

@@ -17,7 +17,6 @@ from minicaps.clustering.contract import (
     check_positive,
     iterate,
     largest_of,
-    rounding_of,
 )
 from minicaps.clustering.kmeans import starting_point
 from minicaps.clustering.steps import LEAST, log_density, m_step
@@ -31,8 +30,9 @@ def gmm(x, k, *, covariance="full", floor=None, sigma=None, start=None, iteratio
     """Fit a mixture of k Gaussians to points x (n, d) by EM.
 
     covariance: "full", "diagonal" or "isotropic". floor: the least variance along any axis;
-    smaller ones (eigenvalues, where full) are raised to it. Default a millionth of the variance
-    of all points; never less than what rounding errors make of x. sigma: holds all Gaussians
+    smaller ones (eigenvalues, where full) are raised to it. Default about a millionth of the
+    variance of all points, of each column on its own, which may have its own unit, or their mean
+    where isotropic; never less than what rounding errors make of x. sigma: holds all Gaussians
     isotropic with this deviation and equal weights, which is soft K-means at K = 1/(2σ²) and for
     σ → 0 K-means. start: means (k, d), which begin with equal weights and the covariance of all
     points, or responsibilities (n, k) (a start that fits both is read as means); default
@@ -46,37 +46,57 @@ def gmm(x, k, *, covariance="full", floor=None, sigma=None, start=None, iteratio
         raise ValueError(f"unknown covariance {covariance!r}: choose {', '.join(COVARIANCES)}")
     start = starting_point(x, k, start, seed, more_shapes=[(len(x), k)])
     from_means = start.shape == (k, x.shape[1])
-    rounding = max(rounding_of(array) for array in ((x, start) if from_means else (x,)))
-    floor, sigma = _check_spread(x, rounding, covariance, floor, sigma)
+    floor = _least_variances(x, start if from_means else x, covariance, floor, sigma)
+    # In units near the root of the floor: an eigenvalue mixes columns. Powers of 2 round nothing.
     xp = array_module(x)
+    unit = xp.ldexp(xp.ones_like(floor), xp.frexp(xp.sqrt(floor))[1])
+    x, floor, held = x / unit, floor / unit**2, sigma is not None
 
     def update(last):
-        return _e_step(x, *_m_step(x, last, covariance, floor, sigma), covariance)
+        return _e_step(x, *_m_step(x, last, covariance, floor, held), covariance)
 
     # Equal shares make of all points one Gaussian, k times.
     equal = xp.full((len(x), k), 1 / k, dtype=x.dtype)
     everything = Clusters(xp.zeros((k, x.shape[1]), x.dtype) + x.mean(axis=0), equal, 0.0)
     if from_means:
-        weights, _, *shape = _m_step(x, everything, covariance, floor, sigma)
-        return iterate(_e_step(x, weights, start, *shape, covariance), update, iterations)
-    _check_shares(start)
-    first = update(everything._replace(responsibilities=start))
-    return iterate(first, update, iterations - 1)
+        weights, _, *shape = _m_step(x, everything, covariance, floor, held)
+        first = _e_step(x, weights, start / unit, *shape, covariance)
+    else:
+        _check_shares(start)
+        first = update(everything._replace(responsibilities=start))
+    result = iterate(first, update, iterations if from_means else iterations - 1)
+    history = tuple(_rescaled(record, unit, covariance) for record in result.history)
+    return history[-1]._replace(history=history)
 
 
-def _check_spread(x, rounding, covariance, floor, sigma):
-    """Return the floor of the variances, and σ or None, as numbers that fit x."""
+def _least_variances(x, start, covariance, floor, sigma):
+    """Return the floor of the variance in each column (d,): σ², where σ is given."""
+    xp, limits = array_module(x), np.finfo(x.dtype)
+    spread = x.var(axis=0)
+    rounding = 100 * float(limits.eps) * xp.maximum(abs(x).max(axis=0), abs(start).max(axis=0))
+    if covariance == "isotropic":
+        spread, rounding = (xp.full_like(spread, n) for n in (spread.mean(), rounding.max()))
     if sigma is not None:
         if covariance != "isotropic" or floor is not None:
             raise ValueError('sigma takes covariance="isotropic" and no floor: it fixes both')
-        sigma = check_positive("sigma", sigma, x.dtype, low=rounding, power=2)
-        return sigma**2, sigma
-    limits, spread = np.finfo(x.dtype), x.var(axis=0)
+        low = float(rounding.max())
+        return xp.full_like(spread, check_positive("sigma", sigma, x.dtype, low, power=2) ** 2)
     if floor is None:
-        floor = max(1e-6 * float(spread.mean()), float(limits.tiny))
-    # Eigenvalues are as inexact as the largest of them.
-    noise = 100 * float(limits.eps) * float(spread.sum()) if covariance == "full" else 0
-    return max(check_positive("floor", floor, x.dtype), rounding**2, noise), None
+        least = xp.maximum(1e-6 * spread, float(limits.tiny))
+    else:
+        least = xp.full_like(spread, check_positive("floor", floor, x.dtype))
+    return xp.maximum(least, rounding**2)
+
+
+def _rescaled(record, unit, covariance):
+    """Return Clusters that were found in `unit` (d,) of each column in the units of the points."""
+    square = {"full": unit[:, None] * unit, "diagonal": unit**2, "isotropic": unit[0] ** 2}
+    n, log_volume = len(record.responsibilities), float(array_module(unit).log(unit).sum())
+    return record._replace(
+        centres=record.centres * unit,
+        covariances=record.covariances * square[covariance],
+        objective=record.objective - n * log_volume,
+    )
 
 
 def _check_shares(start):
@@ -88,22 +108,26 @@ def _check_shares(start):
         )
 
 
-def _m_step(x, last, covariance, floor, sigma):
+def _m_step(x, last, covariance, floor, held):
     """Fit Gaussians to the points, weighted by the last responsibilities.
 
+    floor (d,): of the variances, which are held at it if `held`, with equal weights.
     Returns π (k,), μ (k, d), variances λ (k, d) along axes Q (k, d, d), None for the coordinates'.
     """
     xp, axes = array_module(x), None
     total, share, mean, _, variance = m_step(x.T, last.responsibilities.T, 0)
     weights = total / len(x)
-    if sigma is not None:
-        variance, weights = xp.full_like(variance, sigma**2), xp.full_like(weights, 1 / len(total))
+    if held:
+        variance, weights = xp.zeros_like(variance), xp.full_like(weights, 1 / len(total))
     elif covariance == "isotropic":
         variance = xp.zeros_like(variance) + variance.mean(axis=1, keepdims=True)
     elif covariance == "full":
         # Σ_j = Σ_i r_ij (x_i − μ_j)(x_i − μ_j)ᵀ = Q diag(λ) Qᵀ
         away = x.T - mean[..., None]  # (k, d, n)
         variance, axes = xp.linalg.eigh((share[:, None] * away) @ away.mT)
+        # Eigenvalues are as inexact as the largest of them.
+        noise = 100 * float(np.finfo(x.dtype).eps) * x.var(axis=0).sum()
+        floor = xp.maximum(floor.max(), noise)
     mean = xp.where((total <= LEAST)[:, None], last.centres, mean)  # empty: stay
     return weights, mean, xp.maximum(variance, floor), axes
 

@@ -204,6 +204,43 @@ def test_poses_and_activations_that_do_not_fit_are_refused(activations):
             layer(GRID[0], Tensor(np.ones(activations)))
 
 
+@pytest.mark.parametrize("types", [1, 2, 6])
+def test_capsules_of_other_types_than_the_matrices_are_refused(types):
+    poses = Tensor(np.ones((2, 5, 6, types, 4, 4)))
+    for layer in (MatrixConvCaps(3, 4, 2, RNG), MatrixClassCaps(3, 4, RNG)):
+        with pytest.raises(ValueError, match=r"poses .* and matrices .* do not fit"):
+            layer(poses, Tensor(np.ones(poses.shape[:4])))
+
+
+@pytest.mark.parametrize(
+    ("poses", "weight"),
+    [
+        ((2, 3, 4, 4), (1, 5, 4, 4)),
+        ((2, 3, 4, 4), (3, 5, 3, 3)),
+        ((2, 3, 3, 4), (3, 5, 4, 4)),
+        ((2, 3, 16), (3, 5, 4, 4)),
+    ],
+)
+def test_poses_and_matrices_that_do_not_fit_are_refused(poses, weight):
+    with pytest.raises(ValueError, match=r"poses .* and matrices .* do not fit"):
+        matrix_votes(Tensor(np.ones(poses)), Tensor(np.ones(weight)))
+
+
+@pytest.mark.parametrize("poses", [np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("weight", [np.float32, np.float64])
+def test_votes_have_the_wider_precision_of_poses_and_matrices(poses, weight):
+    P, W = np.arange(96).reshape(2, 3, 4, 4).astype(poses), np.full((3, 5, 4, 4), 0.1, weight)
+    weight = Tensor(W, requires_grad=True)
+    votes = matrix_votes(Tensor(P), weight)
+    assert votes.dtype == np.result_type(P, W)
+    expected = np.einsum("nixy,ijyz->nijxz", P, W).reshape(2, 3, 5, 16)
+    np.testing.assert_allclose(votes.data, expected, rtol=1e-6)
+    votes.sum().backward()
+    assert weight.grad.dtype == W.dtype
+    expected = np.broadcast_to(P.sum(axis=(0, 2))[:, None, :, None], W.shape)
+    np.testing.assert_allclose(weight.grad, expected, rtol=1e-6)
+
+
 def test_a_frozen_input_gets_no_gradient_and_may_be_of_integers():
     layer = MatrixConvCaps(3, 4, 2, RNG)
     poses = Tensor(POSES, requires_grad=True)

@@ -28,9 +28,15 @@ def matrix_votes(poses, weight):
 
     In memory the children come last, as EM routing reads them.
     """
+    fits = poses.ndim == weight.ndim == 4 and poses.shape[1] == weight.shape[0]
+    if not fits or len({*poses.shape[2:], *weight.shape[2:]}) > 1:
+        raise ValueError(
+            "poses (B, I, 4, 4) and matrices (I, J, 4, 4) do not fit:"
+            f" {poses.shape}, {weight.shape}"
+        )
     xp = array_module(poses)
-    b, i, n, _ = poses.shape
-    j = weight.shape[1]
+    (b, i, n, _), j = poses.shape, weight.shape[1]
+    dtype = xp.result_type(poses.dtype, weight.dtype)
     P = poses.transpose(1, 0, 2, 3).reshape(i, b * n, n)
     W = weight.transpose(0, 2, 1, 3).reshape(i, n, j * n)
 
@@ -40,7 +46,7 @@ def matrix_votes(poses, weight):
         One row of padding: else the same number of all children would lie a power of two apart,
         compete for the same lines of the cache, and moving them would take five times as long.
         """
-        room = xp.empty((i, b * n + 1, j * n), poses.dtype)[:, :-1]
+        room = xp.empty((i, b * n + 1, j * n), dtype)[:, :-1]
         steps = room.strides
         apart = (n * steps[1], n * steps[2], steps[1], steps[2], steps[0])
         return room, xp.lib.stride_tricks.as_strided(room, (b, j, n, n, i), apart)
@@ -143,7 +149,7 @@ class MatrixClassCaps(MatrixCaps):
 
         def layer(poses, activations, weight, beta_u, beta_a):
             everywhere = ops.expand(weight, shape=(h * w, *weight.shape))
-            everywhere = everywhere.reshape(children, parents, SIDE, SIDE)
+            everywhere = everywhere.reshape(h * w * weight.shape[0], parents, SIDE, SIDE)
             poses = poses.reshape(poses.shape[0], children, SIDE, SIDE)
             votes = matrix_votes(poses, everywhere) + coordinates
             activations = activations.reshape(activations.shape[0], children)

@@ -324,6 +324,8 @@ def test_nothing_is_nan(step, edge, dtype, iterations):
         ({"votes": np.ones((2, 3, 4))}, "votes must have shape"),
         ({"votes": np.ones((3, 0, 4, 2))}, "I, J and D at least 1"),
         ({"activations": np.ones((3, 5))}, r"activations must have shape \(3, 6\)"),
+        ({"activations": ACTIVATIONS - 0.5}, "activations must be from 0 to 1; these go from -0"),
+        ({"activations": ACTIVATIONS + 0.5}, "activations must be from 0 to 1; .* to 1.3"),
         ({"activations": None}, "needs activations"),
         ({"beta_u": None}, "needs beta_u"),
         ({"beta_a": np.ones(3)}, r"beta_a must have shape \(4,\)"),
@@ -337,6 +339,7 @@ def test_nothing_is_nan(step, edge, dtype, iterations):
         ({"inverse_temperature": lambda t: -1.0}, "positive and finite"),
         ({"floor": 0.0}, "floor must be positive"),
         ({"start": np.ones((3, 6, 2))}, r"start must have shape \(3, 6, 4\)"),
+        ({"start": -np.ones((3, 6, 4))}, "start must be from 0 to 1; these go from -1 to -1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):
@@ -344,6 +347,18 @@ def test_what_makes_no_sense_is_refused(change, message):
     options = {k: Tensor(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
     with pytest.raises(ValueError, match=message):
         em(**options)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_an_activation_that_is_nan_stays_nan_and_harms_no_other_sample():
+    activations = ACTIVATIONS.copy()
+    activations[1, 2] = np.nan
+    given = {k: Tensor(v) for k, v in arguments("complete", activations=activations).items()}
+    routed = route(given, "complete")
+    for result in routed[:2]:
+        wrong = np.isnan(result.data).reshape(B, -1)
+        np.testing.assert_array_equal(wrong.all(axis=1), [False, True, False])
+        np.testing.assert_array_equal(wrong.any(axis=1), [False, True, False])
 
 
 def test_wide_numbers_beside_narrow_votes_change_no_dtype():

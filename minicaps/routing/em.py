@@ -19,6 +19,8 @@ In the paper β_u counts in each of the D dimensions: its β_u is ours divided b
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from minicaps.backend import array_module
 from minicaps.clustering.steps import LEAST, inverse, log_density, m_step
 from minicaps.graph import joint
@@ -56,7 +58,8 @@ def em(
 ):
     """Route votes (B, I, J, D) of children with activations (B, I) by EM.
 
-    beta_u, beta_a: (J,), learned; they and the activations only for the steps that use them.
+    beta_u, beta_a: (J,), learned; they and the activations, which are probabilities, only for the
+    steps that use them.
     iterations: M steps. inverse_temperature: λ, a number or a function of the iteration 0, 1, …;
     default `paper_schedule`. step: see the module. gradient: "unrolled", through every iteration,
     or "stop", responsibilities taken as constants. start: responsibilities (B, I, J), default
@@ -128,6 +131,20 @@ def _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
             raise ValueError(f"step {step!r} {'needs' if used[name] else 'does not use'} {name}")
         if value is not None and value.shape != shapes[name]:
             raise ValueError(f"{name} must have shape {shapes[name]}, not {value.shape}")
+    for name in ("activations", "start"):
+        _check_range(name, given[name])
+
+
+def _check_range(name, value):
+    """Refuse what is no probability: on the CPU, since asking a GPU would make the step wait.
+
+    NaN passes: it stays NaN, and so is seen.
+    """
+    value = value.data if isinstance(value, Tensor) else value
+    if isinstance(value, np.ndarray) and ((value < 0) | (value > 1)).any():
+        raise ValueError(
+            f"{name} must be from 0 to 1; these go from {value.min():.3g} to {value.max():.3g}"
+        )
 
 
 def plain(

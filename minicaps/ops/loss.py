@@ -4,6 +4,7 @@ import math
 
 from minicaps.backend import array_module
 from minicaps.ops.activation import log_sigmoid, log_softmax
+from minicaps.ops.math import where
 from minicaps.ops.reduce import mean, sum
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor, op
@@ -52,7 +53,8 @@ def spread_loss(activations, targets, *, margin):
 def cross_entropy(logits, targets):
     """Mean of −ln softmax(logits)[target]; logits (B, J), targets as in `margin_loss`."""
     present = one_hot(_raw(targets), _raw(logits))
-    return -sum(log_softmax(logits, axis=1) * present) / (logits.shape[0] or 1)
+    # No product: the logit of a class that is absent may be −∞
+    return -sum(where(present > 0, log_softmax(logits, axis=1), 0)) / (logits.shape[0] or 1)
 
 
 def binary_cross_entropy(logits, targets):
@@ -61,7 +63,7 @@ def binary_cross_entropy(logits, targets):
     logits (B, J), targets as in `margin_loss`.
     """
     present = one_hot(_raw(targets), _raw(logits))
-    return -_mean(log_sigmoid(logits) * present + log_sigmoid(-logits) * (1 - present))
+    return -_mean(log_sigmoid(where(present > 0, logits, -logits)))
 
 
 def mse(prediction, target):

@@ -104,6 +104,8 @@ def _by_name(parameters):
     for name, p in pairs:
         if not isinstance(p, Tensor) or not p.is_leaf:
             raise TypeError(f"{name} is not a tensor made with requires_grad=True")
+        if isinstance(p.data, np.ndarray) and not p.data.flags.writeable:
+            raise ValueError(f"the array of {name} is read-only: make the tensor of a copy of it")
     if len(named) < len(pairs) or len({id(p) for p in named.values()}) < len(pairs):
         raise ValueError("two parameters have the same name, or one parameter is named twice")
     return named
@@ -143,6 +145,9 @@ class Adam(Optimizer):
             raise ValueError(f"betas must be at least 0 and below 1, eps above 0: {betas}, {eps}")
         self.betas, self.eps = betas, eps
         super().__init__(parameters, learning_rate, weight_decay)
+        for name, p in self.parameters.items():
+            if p.dtype.type(eps) == 0:
+                raise ValueError(f"eps {eps} is 0 in {p.dtype}, that of {name}: try eps=1e-4")
 
     def _update(self, p, g, rate, count, m, v):
         def update(part):

@@ -252,9 +252,21 @@ def test_an_optimiser_refuses_what_it_would_train_wrongly():
     for no_leaf in (np.ones(2), Tensor(np.ones(2)), first * 1):
         with pytest.raises(TypeError, match="a is not a tensor made with requires_grad"):
             Adam([("a", no_leaf)])
+    with pytest.raises(ValueError, match="the array of a is read-only: make the tensor of a copy"):
+        SGD([("a", Tensor((first * 1).data, requires_grad=True))])
+    half = Tensor(np.ones(2, np.float16), requires_grad=True)
+    with pytest.raises(ValueError, match="eps 1e-08 is 0 in float16, that of b: try eps=1e-4"):
+        Adam([("a", first), ("b", half)])
     first.grad = np.ones(1)  # would broadcast silently
     with pytest.raises(ValueError, match=r"a is \(2,\), its gradient \(1,\)"):
         SGD([("a", first)]).step()
+
+
+def test_adam_in_half_precision_leaves_alone_what_has_gradient_zero():
+    p = Tensor(np.ones(2, np.float16), requires_grad=True)
+    p.grad = np.array([0, 1], np.float16)
+    Adam([("p", p)], 0.25, eps=1e-4).step()
+    np.testing.assert_allclose(p.data, [1, 0.75], rtol=1e-2)
 
 
 def test_bias_correction_counts_the_updates_of_each_parameter():

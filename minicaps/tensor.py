@@ -15,7 +15,7 @@ class Tensor:
 
     data: a NumPy or CuPy array (kept, not copied), a scalar or a nested list. The graph keeps it
     too: do not write into an array between the forward and the backward pass. Writing into a
-    result, and replacing `.data`, is noticed; writing into an array that you made is not.
+    result that requires a gradient, and replacing `.data`, is noticed; other writing is not.
     requires_grad: ask `backward` to leave ∂loss/∂self in `.grad`; only for floating-point data.
     """
 

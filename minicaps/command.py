@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import sys
+import tempfile
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,10 +85,14 @@ def _system(error):
     """What the system refused, in words."""
     if isinstance(error, BrokenPipeError):
         return "stopped, as nobody reads its output any more (Broken pipe)"
-    said = error.strerror or str(error)
-    if isinstance(error, FileExistsError | NotADirectoryError):
-        said = "a file is where a folder is needed"
+    said = _reason(error)
     return f"cannot use {error.filename}: {said}" if error.filename else said
+
+
+def _reason(error):
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "a file is where a folder is needed"
+    return error.strerror or str(error)
 
 
 def fail(name, message, code=1):
@@ -109,6 +114,29 @@ def _warned_once(name):
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
+
+
+# ---- where results go
+
+
+@contextmanager
+def writing(place, instead="choose another --out"):
+    """Make an OSError in the block a CheckpointError, which says what to do instead."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"cannot write {place}: {_reason(error)}; {instead}") from error
+
+
+def results_folder(folder, instead="choose another --out"):
+    """Make a folder, and find out now, not after the work, that it can be written into.
+
+    Raises CheckpointError, which says what to do instead.
+    """
+    with writing(folder, instead):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 # ---- options

@@ -5,7 +5,6 @@ import io
 import json
 import shlex
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from minicaps.command import (
     guarded,
     number,
     parser_for_run,
+    results_folder,
     start,
 )
 from minicaps.data.batches import batches
@@ -133,16 +133,9 @@ def _claim(folder, source):
     """Make the folder of the results, or take one that an evaluation made; refuse others."""
     if source not in data.NAMES and _lies_in(folder.resolve(), Path(source).resolve()):
         raise WrongUsage(f"{folder} lies in the data: choose another --out")
-    try:
-        if folder.exists() and any(folder.iterdir()) and not _is_ours(folder):
-            raise WrongUsage(f"{folder} exists, and no evaluation made it: choose another --out")
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass  # found out now, not after the work
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot write into {folder}: {error.strerror}; choose another --out"
-        ) from error
+    results_folder(folder)
+    if any(folder.iterdir()) and not _is_ours(folder):
+        raise WrongUsage(f"{folder} exists, and no evaluation made it: choose another --out")
     return folder
 
 

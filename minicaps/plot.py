@@ -18,6 +18,7 @@ from minicaps.command import (
     guarded,
     number,
     parser_for_run,
+    results_folder,
     start,
 )
 from minicaps.evaluate import classify
@@ -85,14 +86,11 @@ def _run(parser, options):
     if refused := [what for what in options.what if what in missing]:
         parser.error(f"cannot draw {refused[0]}: {missing[refused[0]]}")
     shown, out = Shown(run, options), options.out or run.folder / "figures"
+    results_folder(out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
         return _draw(shown, options.what, missing, out)
     except WrongUsage as error:
         parser.error(str(error))
-    except OSError as error:
-        message = f"cannot write {error.filename or out}: {error.strerror or error}"
-        return fail(NAME, f"{message}; name another folder by --out")
 
 
 def _missing(run):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from minicaps import data, insight, plotting, runs
 from minicaps.backend import choose_device
-from minicaps.command import add_device, fail, guarded, parser_for_run, start
+from minicaps.command import add_device, fail, guarded, parser_for_run, results_folder, start
 from minicaps.data.files import files_in
 from minicaps.data.pictures import centre, file_names, fit, has_light_border, read_picture
 from minicaps.multilabel import SEEN
@@ -111,18 +111,8 @@ def _figures(out, usual, files):
         if figure.exists() and (out or figure.resolve() in pictures):
             raise data.DataError(f"{figure} exists already: choose another --out")
     if files:
-        _make(folder)
+        results_folder(folder, "choose another --out, or leave figures out by --no-figures")
     return figures
-
-
-def _make(folder):
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise data.DataError(
-            f"cannot write {folder}: {error.strerror}; name another folder by --out, or leave the"
-            " figures out by --no-figures"
-        ) from error
 
 
 def _predict(run, file, options, figure):

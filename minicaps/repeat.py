@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 
 from minicaps.checkpoint import write_json
-from minicaps.command import usage
+from minicaps.command import results_folder, usage
 from minicaps.lock import check_unused, locked
 from minicaps.options import resumed
 
@@ -16,7 +16,7 @@ def begin(session, options):
     folder = Path(options["out"])
     with usage():
         check_unused(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    results_folder(folder)
     with locked(folder):
         _runs(session, folder, options, {})
 

@@ -12,7 +12,7 @@ from minicaps import checkpoint, data, insight, plotting
 from minicaps.backend import choose_device
 from minicaps.building import load_model
 from minicaps.checkpoint import CheckpointError, write_json
-from minicaps.command import usage
+from minicaps.command import results_folder, usage
 from minicaps.display import Display
 from minicaps.lock import check_unused, locked
 from minicaps.machine import describe_machine
@@ -31,7 +31,7 @@ class Session:
         """Train a new run in the folder options["out"]; return its summary."""
         folder = Path(options["out"])
         trainer = self.prepare(options)
-        folder.mkdir(parents=True, exist_ok=True)
+        results_folder(folder)
         with locked(folder):
             with usage():
                 check_unused(folder)  # another run may have come while data was loaded

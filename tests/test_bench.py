@@ -1,10 +1,12 @@
 """The benchmark reports what it measured, counts what it says, and says what it needs."""
 
 import json
+import os
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import types
 
 import numpy as np
@@ -98,6 +100,24 @@ def test_senseless_options_are_refused_before_any_work(options, reason, monkeypa
         bench.main(options)
     assert stop.value.code == 2
     assert reason in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+def test_a_file_without_permission_is_told_before_any_work():
+    """As an ordinary user: root may write anywhere."""
+    code = """
+import os, sys
+from minicaps.bench import __main__ as bench
+if os.getuid() == 0:
+    os.setuid(65534)
+bench.main(["--json", sys.argv[1]])
+"""
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o555)
+        line = [sys.executable, "-c", code, f"{place}/x.json"]
+        done = subprocess.run(line, capture_output=True, text=True)
+    told = f"argument --json: cannot write '{place}/x.json': name a FILE where you may write\n"
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.endswith(told)
 
 
 def test_it_can_be_interrupted(monkeypatch, capsys):

@@ -179,6 +179,14 @@ def test_the_exported_picture_has_the_class_of_its_name(here, capsys):
         assert abs(grey - first / 30) < 1 / 255
 
 
+def test_a_folder_that_cannot_be_written(here, capsys):
+    several(here)
+    Path("file").touch()
+    assert command.main(["export", "several.npz", "file"]) == 1
+    told = "cannot write file: a file is where a folder is needed; name another FOLDER"
+    assert capsys.readouterr().err == f"minicaps.data: {told}\n"
+
+
 def test_a_picture_that_cannot_be_written(here, monkeypatch, capsys):
     Tiny(monkeypatch, "mnist", arrays_of(0)).write(here / "told")
 
@@ -189,7 +197,7 @@ def test_a_picture_that_cannot_be_written(here, monkeypatch, capsys):
     assert command.main(["mnist", "--data-dir", "told"]) == 1
     assert (
         capsys.readouterr().err
-        == "minicaps.data: cannot write mnist.png: No space left on device\n"
+        == "minicaps.data: cannot write mnist.png: No space left on device; choose another --out\n"
     )
 
 

@@ -154,7 +154,7 @@ def test_an_ordinary_user_may_not_write(capsys):
         os.chmod(folder, 0o555)
         with ordinary_user():
             said = refusal(capsys, folder)
-        wanted = f"cannot write into {folder}/evaluation: Permission denied; choose another --out"
+        wanted = f"cannot write {folder}/evaluation: Permission denied; choose another --out"
         assert wanted in said
         os.chmod(folder / "best.npz", 0)
         with ordinary_user():
@@ -166,7 +166,10 @@ def test_where_the_results_cannot_go(capsys):
     folder = run()
     Path("file").write_text("mine")
     for out in ("file", "file/below"):
-        assert f"cannot write into {out}: Not a directory" in refusal(capsys, folder, "--out", out)
+        assert (
+            f"cannot write {out}: a file is where a folder is needed; choose another --out"
+            in refusal(capsys, folder, "--out", out)
+        )
     assert Path("file").read_text() == "mine"
     said = refusal(capsys, folder, "--out", folder, code=2)
     assert "run exists, and no evaluation made it" in said

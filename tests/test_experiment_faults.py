@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -44,34 +45,40 @@ def test_a_file_in_the_place_of_the_folder_is_told_before_the_work(monkeypatch, 
     monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("measured"))
     Path("file").touch()
     said = refused(capsys, "pairs", "--device", "cpu", "--out", "file")
-    told = f"cannot use {Path('file/pairs')}: a file is where a folder is needed"
+    told = "cannot write file: a file is where a folder is needed; choose another --out"
     assert said == f"minicaps.experiments: {told}\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs os.setuid")
-def test_a_folder_without_permission_is_told_before_the_work(tmp_path):
+def test_a_folder_without_permission_is_told_before_the_work():
     """As an ordinary user: root may write anywhere."""
     code = """
-import os
+import os, sys
 from pathlib import Path
-from minicaps.experiments.results import ExperimentError, Results
-folder = os.open(".", os.O_RDONLY)
+from minicaps.checkpoint import CheckpointError
+from minicaps.experiments.results import Results
 if os.getuid() == 0:
     os.setuid(65534)
-os.fchdir(folder)
-try:
-    Results(Path("out"), "pairs", {}).make_folders()
-except ExperimentError as error:
-    print(error)
+for out in map(Path, sys.argv[1:]):
+    try:
+        Results(out, "pairs", {}).make_folders()
+    except CheckpointError as error:
+        print(error)
 """
-    Results(tmp_path / "out", "pairs", {}).make_folders()
-    os.chmod(tmp_path / "out", 0o555)
-    os.chmod(tmp_path, 0o755)
-    line = [sys.executable, "-c", code]
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, cwd=tmp_path)
-    os.chmod(tmp_path / "out", 0o755)
+    with tempfile.TemporaryDirectory() as place:  # not below a folder that only root can enter
+        os.chmod(place, 0o755)
+        outs = [Path(place, "closed"), Path(place, "open"), Path(place, "half")]
+        for out in outs:
+            Results(out, "pairs", {}).make_folders()
+            os.chmod(out, 0o777)
+            os.chmod(out / "pairs", 0o777)
+        os.chmod(outs[0], 0o555)
+        os.chmod(outs[2] / "pairs", 0o555)
+        line = [sys.executable, "-c", code, *outs]
+        done = subprocess.run(line, env=environment(), capture_output=True, text=True)
     assert done.stderr == ""
-    assert done.stdout == "out may not be written into: give another --out\n"
+    told = "Permission denied; choose another --out"
+    assert done.stdout == f"cannot write {outs[0]}: {told}\ncannot write {outs[2]}/pairs: {told}\n"
 
 
 def test_figures_that_lack_some_are_refused(capsys):

@@ -187,7 +187,11 @@ def test_pictures_of_one_s_own_in_colour(capsys, monkeypatch):
         (["run", "sweeps", "--index", "-1"], 2, "must be a whole number of at least 0"),
         (["run", "sweeps", "--index", "1", "--class", "1"], 2, "not allowed with"),
         (["run", "confusion", "--data-dir", "."], 2, "strokes is not searched"),
-        (["run", "--out", "run/best.npz"], 1, "File exists"),
+        (
+            ["run", "--out", "run/best.npz"],
+            1,
+            "best.npz: a file is where a folder is needed; choose",
+        ),
     ],
 )
 def test_wrong_usage(capsys, drawn, line, code, said):
@@ -219,8 +223,8 @@ def test_an_ordinary_user_may_not_write(capsys):
         os.chmod(trained, 0o555)
         with ordinary_user():
             said = draw(capsys, trained, "kernels", code=1)[1]
-    assert said == f"minicaps.plot: cannot write {place}/run/figures: Permission denied; name" + (
-        " another folder by --out\n"
+    assert said == f"minicaps.plot: cannot write {place}/run/figures: Permission denied; choose" + (
+        " another --out\n"
     )
 
 

@@ -331,7 +331,11 @@ def test_strange_pictures_are_answered(trained, capsys):
         (["empty", "a.png"], 1, "empty has no best.npz"),
         (["a.png", "a.png"], 1, "a.png is damaged or no minicaps checkpoint"),
         (["run"], 2, "required: PICTURE"),
-        (["run", "a.png", "--out", "a.png"], 1, "cannot write a.png: File exists; name another"),
+        (
+            ["run", "a.png", "--out", "a.png"],
+            1,
+            "cannot write a.png: a file is where a folder is needed; choose",
+        ),
         (["run", "a.png", "--out", "b", "--no-figures"], 2, "leave it or --no-figures out"),
         (["run", "a.png", "--invert", "maybe"], 2, "invalid choice"),
     ],
@@ -397,7 +401,10 @@ def test_a_folder_where_an_ordinary_user_may_not_write(capsys):
             assert predict.main([str(trained), f"{place}/a.png"]) == 1
             said = capsys.readouterr()
             results, err = ask(capsys, trained, f"{place}/a.png")
-    assert f"cannot write {place}/run/predictions: Permission denied; name another" in said.err
+    told = (
+        f"cannot write {place}/run/predictions: Permission denied; choose another --out, or leave"
+    )
+    assert told in said.err
     assert "a.png" not in said.out and len(results) == 1 and not err  # --no-figures helps
 
 

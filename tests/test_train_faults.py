@@ -289,7 +289,10 @@ def test_what_exists_is_not_overwritten(capsys, out):
 def test_a_folder_that_cannot_be_made(capsys):
     Path("file").touch()
     said = refused(capsys, *TINY, "--out", "file/run", code=1)
-    assert said == "minicaps.train: cannot use file/run: a file is where a folder is needed\n"
+    assert said == (
+        "minicaps.train: cannot write file/run: a file is where a folder is needed; choose another"
+        " --out\n"
+    )
     assert "File name too long" in refused(capsys, *TINY, "--out", "x" * 300, code=1)
 
 
@@ -306,7 +309,8 @@ sys.exit(train.main())
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o555)
         code, _, err = finish(start(*TINY, "--out", f"{folder}/run", code=code))
-    assert (code, err) == (1, f"minicaps.train: cannot use {folder}/run: Permission denied\n")
+    told = f"cannot write {folder}/run: Permission denied; choose another --out"
+    assert (code, err) == (1, f"minicaps.train: {told}\n")
 
 
 def test_missing_and_broken_data_files(monkeypatch, tmp_path, capsys):

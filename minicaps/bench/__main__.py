@@ -9,6 +9,7 @@ all alike, and medians are reported.
 import argparse
 import importlib
 import json
+import os
 import sys
 from itertools import product
 from pathlib import Path
@@ -131,6 +132,8 @@ def _file(text):
     path = Path(text)
     if path.is_dir() or not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"cannot write {text!r}: a folder, or in none that exists")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"cannot write {text!r}: name a FILE where you may write")
     return path
 
 

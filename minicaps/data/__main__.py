@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from minicaps.command import WrongUsage, guarded, start, usage
+from minicaps.command import WrongUsage, guarded, results_folder, start, usage, writing
 from minicaps.data import NAMES, DataError, baselines, load, sources, strokes
 from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.pictures import file_names, parse_size, write_picture
@@ -186,7 +186,7 @@ def _fetch(options):
 def _export(options):
     with usage():  # a folder for what is not searched
         data = load(options.name, folder=options.data_dir)
-    options.to.mkdir(parents=True, exist_ok=True)
+    results_folder(options.to, "name another FOLDER")
     if any(options.to.iterdir()):
         raise DataError(f"{options.to} is not empty: name a new folder")
     masks = {name: of_class(data.test.labels, k) for k, name in enumerate(data.class_names)}
@@ -243,10 +243,8 @@ def _describe(data):
 
 
 def _picture(path, data, pose_names=(), **keywords):
-    try:
+    with writing(path):
         contact_sheet(path, data.train, data.class_names, pose_names, **keywords)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}") from None
     print(f"\npicture of training samples: {path}")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from minicaps import checkpoint, data
 from minicaps.backend import Device, to_host
 from minicaps.checkpoint import replacing, write_json
+from minicaps.command import results_folder
 from minicaps.data.batches import batches
 from minicaps.display import Display
 from minicaps.graph import no_grad
@@ -63,7 +64,7 @@ class Lab:
         """
         folder = self.folder / f"{part}-seed-{given['seed']}"
         options = complete({**given, "device": self.device.kind, "out": str(folder)})
-        folder.mkdir(parents=True, exist_ok=True)
+        results_folder(folder, "start where you may write: networks go to runs/experiments")
         with locked(folder):
             last = folder / "last.npz"
             needs = ("model", "options", "progress")

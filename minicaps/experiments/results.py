@@ -1,11 +1,11 @@
 """The figures of an experiment: a small file for each seed, and all of them together."""
 
 import json
-import os
 import statistics
 from pathlib import Path
 
 from minicaps.checkpoint import write_json
+from minicaps.command import results_folder
 from minicaps.experiments.lab import ExperimentError
 from minicaps.machine import describe_machine
 
@@ -30,12 +30,9 @@ class Results:
 
     def make_folders(self):
         """Make the folders before any work: what cannot be written there shall not be trained.
-        Raises ExperimentError, or OSError where they cannot be made."""
-        folder = self.folder / self.name
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in (self.folder, folder):
-            if not os.access(path, os.W_OK | os.X_OK):
-                raise ExperimentError(f"{path} may not be written into: give another --out")
+        Raises CheckpointError."""
+        results_folder(self.folder)
+        results_folder(self.folder / self.name)
 
     def read(self, seed):
         """{part: what was measured} of a seed, {} at first. Raises ExperimentError for figures of

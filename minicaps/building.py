@@ -16,6 +16,24 @@ def build_model(options, data):
     return models.build(options["model"], shape, classes, **chosen)
 
 
+def tell_apart(saved, here):
+    """In words, what two networks differ in, each given as the description in a checkpoint."""
+    known = [_flat(meta["model"], meta["options"]) for meta in (saved, here)]
+    if known[0]["model"] != known[1]["model"]:  # they have different options, too
+        known = [{"model": flat["model"]} for flat in known]
+    return "; ".join(
+        f"{name} is {known[0].get(name, 'not set')} in the checkpoint, {value} in this run"
+        for name, value in known[1].items()
+        if known[0].get(name) != value
+    )
+
+
+def _flat(config, options):
+    shape = "×".join(map(str, config["input_shape"]))
+    named = {"model": config["name"], "input_shape": shape, "classes": config["classes"]}
+    return named | {"precision": options.get("precision")} | config["options"]
+
+
 def load_model(path, device):
     """Build the model of a checkpoint, with its parameters, on `device`.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from minicaps import checkpoint, diagnosis, optim
 from minicaps.backend import to_host
-from minicaps.building import build_model, load_model
+from minicaps.building import build_model, load_model, tell_apart
 from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.data.dataset import count_classes
 from minicaps.data.pictures import background
@@ -271,11 +271,16 @@ class Trainer:
 
     def start_from(self, path):
         """Take the parameters of a checkpoint; ValueError if they do not fit the model."""
-        arrays, _ = checkpoint.load(path)
+        arrays, meta = checkpoint.load(path, needs=("model", "options"))
         try:
             self.model.load_state_dict(checkpoint.unpack(arrays, "model"))
         except ValueError as error:
-            raise ValueError(f"{path} does not fit this network: {error}") from error
+            here = {"model": self.model.config, "options": self.options}
+            why = tell_apart(meta, here) or error
+            raise ValueError(
+                f"{path} holds another network: {why}; give the same options and data as its run"
+                " (they are in its config.json), or leave --start-from out"
+            ) from error
 
     def load(self, arrays, meta):
         """Go on from a checkpoint of this run; ValueError if it does not fit the data."""

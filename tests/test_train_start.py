@@ -29,7 +29,18 @@ def test_it_goes_on_by_itself_when_the_other_run_is_gone():
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("--start-from", "run", "--model", "pooling-cnn"), 2, "does not fit this network"),
+        (
+            ("--start-from", "run", "--model", "pooling-cnn"),
+            2,
+            "run/best.npz holds another network: model is capsnet in the checkpoint, pooling-cnn in"
+            " this run; give the same options",
+        ),
+        (
+            ("--start-from", "run", "--reconstruction", "0", "--precision", "float64"),
+            2,
+            "network: precision is float32 in the checkpoint, float64 in this run; decoder is True"
+            " in the checkpoint, False in this run; give",
+        ),
         (("--start-from", "nowhere"), 1, "there is no checkpoint nowhere"),
     ],
 )

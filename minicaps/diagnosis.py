@@ -59,6 +59,22 @@ def pixels(images):
     )
 
 
+def always_present(present, pictures, names):
+    """Tell which classes no picture lacks; present (J,): how many of the pictures have each."""
+    always = np.flatnonzero(present == pictures)
+    if not always.size:
+        return None
+    return (
+        f"all {pictures:,} training pictures have {_some(names, always)}: what does not differ"
+        " cannot be learned, only answered always; add pictures without, or leave the class out"
+    )
+
+
+def _some(names, which):
+    """The first of the classes `which`, by name."""
+    return ", ".join(repr(names[k]) for k in which[:5]) + (", …" if len(which) > 5 else "")
+
+
 # ---- after an epoch
 
 
@@ -68,6 +84,8 @@ def stuck(loss, accuracy, shares):
     shares (J,): how often each class is present, which sums to 1 for one class a picture; then the
     three losses for 10 equal classes are 0.81, 3.645 and 0.5236.
     """
+    if not loss:  # as where all pictures have all classes
+        return None
     at_zero, at_one = PRESENT**2 * shares.sum(), WEIGHT * (1 - ABSENT) ** 2 * (1 - shares).sum()
     states = []  # both for three equal classes, where they cost the same
     if np.isclose(loss, at_zero, rtol=1e-3):
@@ -106,9 +124,8 @@ def never_predicted(predicted, present, pictures, names):
     never = np.flatnonzero((predicted == 0) & (present >= FEW_PICTURES))
     if not never.size:
         return None
-    some = ", ".join(repr(names[k]) for k in never[:5]) + (", …" if never.size > 5 else "")
     return (
-        f"of {pictures:,} validation pictures none is taken for {some}, though"
+        f"of {pictures:,} validation pictures none is taken for {_some(names, never)}, though"
         f" {present[never].sum():,} are: too little training, too few examples, or wrong labels;"
         " try more --epochs, and look at the pictures with minicaps.data"
     )

@@ -75,6 +75,10 @@ class Trainer:
         self._tell("few steps", few, self.display.note)
         self._tell("vanishing step", diagnosis.vanishing_step(self.options), self.display.note)
         self._tell("pixels", diagnosis.pixels(self.training.pixels))
+        if self.data.multi:
+            present, names = self.training.labels.sum(axis=0, dtype=np.int64), self.data.class_names
+            always = diagnosis.always_present(present, len(self.training), names)
+            self._tell("always present", always)
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # check_finite says more than NumPy
                 while self.epoch < self.options["epochs"] and not self._lost_patience():

@@ -107,6 +107,19 @@ def test_a_class_that_is_never_the_answer():
     assert "of 17 validation pictures none is taken for 'dog', though 5 are" in said
 
 
+def test_a_class_that_no_picture_lacks():
+    names = ("cat", "dog", "eel")
+    said = diagnosis.always_present(np.array([12, 3, 12]), 12, names)
+    assert "all 12 training pictures have 'cat', 'eel'" in said and "leave the class out" in said
+    assert diagnosis.always_present(np.array([11, 3, 1]), 12, names) is None
+
+
+def test_a_loss_of_zero_is_not_stuck():
+    """Where all pictures have all classes, a saturated network is right."""
+    assert diagnosis.stuck(0.0, 1.0, np.ones(2)) is None
+    assert "dead" in diagnosis.stuck(1.62, 0.0, np.ones(2))
+
+
 # ---- in a run
 
 
@@ -124,6 +137,15 @@ def test_a_run_from_before_warnings_were_kept_goes_on():
     path = run() / "last.npz"
     edit(path, lambda meta: meta["progress"].pop("warnings"))
     assert summary(go_on("run", "--epochs", "2"))["epochs"] == 2
+
+
+def test_a_run_on_pictures_that_all_have_a_class(tmp_path, capsys):
+    labels = np.array([[k % 2, k // 2 % 2, 1] for k in range(24)])
+    images = np.random.default_rng(0).random((24, 28, 28))
+    np.savez(tmp_path / "all.npz", images=images, labels=labels, class_names=["a", "b", "c"])
+    folder = run("--data", str(tmp_path / "all.npz"), "--limit", "12", "--reconstruction", "0")
+    told = [text for text in summary(folder)["warnings"] if "training pictures have 'c':" in text]
+    assert len(told) == 1 and told[0] in capsys.readouterr().err
 
 
 def test_a_run_that_is_well_warns_of_nothing(capsys):

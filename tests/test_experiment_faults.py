@@ -49,6 +49,15 @@ def test_a_file_in_the_place_of_the_folder_is_told_before_the_work(monkeypatch, 
     assert said == f"minicaps.experiments: {told}\n"
 
 
+def test_a_missing_data_folder_is_told_before_the_work(monkeypatch, capsys):
+    """Also where other data than strokes come last."""
+    monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("measured"))
+    said = refused(capsys, *QUICK, "--data-dir", "missing")
+    told = "the data folder missing does not exist or is not a folder"
+    assert said == f"minicaps.experiments: {told}\n"
+    assert not FOLDER.exists()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs os.setuid")
 def test_a_folder_without_permission_is_told_before_the_work():
     """As an ordinary user: root may write anywhere."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from minicaps import experiments
 from minicaps.backend import choose_device
 from minicaps.command import add_device, fail, guarded, number, start
-from minicaps.data import DataError
+from minicaps.data import DataError, sources
 from minicaps.experiments.lab import NAME, QUICK, Lab
 from minicaps.experiments.results import Results, headlines, print_key, print_markdown, print_table
 from minicaps.stopping import Interrupted, StopRequest
@@ -47,6 +47,7 @@ def _module(name):
 
 
 def _run(options, command):
+    sources.roots(options.data_dir)  # a folder that is missing is told before any work
     module, stop = _module(options.name), StopRequest()
     runs = Path("runs", "experiments", options.name + ("-quick" if options.quick else ""))
     lab = Lab(runs, options.quick, choose_device(options.device), options.data_dir, stop)

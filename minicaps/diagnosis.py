@@ -54,7 +54,7 @@ def pixels(images):
     if low >= 0 and high <= 1:  # False for NaN
         return None
     return (
-        f"the training pictures have values from {low:g} to {high:g}: networks here start from"
+        f"the training pictures have values from {low:zg} to {high:zg}: networks here start from"
         " [0, 1], and large values saturate capsules; scale them (bytes: divide by 255)"
     )
 

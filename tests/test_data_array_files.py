@@ -85,6 +85,7 @@ def test_pixels_with_a_plain_meaning_are_scaled(tmp_path, name):
         (np.array([0, 65536, 3, 1], np.int64), "int64 pixels from 0 to 65536"),
         (np.array([0, -3, 3, 100], np.int8), "int8 pixels from -3 to 100"),
         (np.zeros(4, np.uint8), "uint8 pixels from 0 to 0"),
+        (np.array([-0.0, -0.0, 2.5, 1]), "float64 pixels from 0 to 2.5"),
         (np.array([0, np.nan, 0, 1]), "have the pixel nan in picture 0"),
         (np.array([0, np.inf, 0, 1]), "have the pixel inf in picture 0"),
         (np.array([0, 1j, 0, 1]), "are of type complex128"),
@@ -176,7 +177,7 @@ def test_objects_are_never_unpickled(tmp_path, name):
     objects = np.array([Trap(tmp_path / "sprung")] * 3, dtype=object)
     path = tmp_path / "a.npz"
     np.savez(path, allow_pickle=True, **grey_arrays() | {name: objects})
-    assert f"{name} in {path} holds Python objects, which are not loaded" in refusal(path)
+    assert f"{path} holds Python objects as {name}, which are not loaded" in refusal(path)
     assert not (tmp_path / "sprung").exists()
 
 
@@ -249,6 +250,8 @@ def test_incomplete_idx_files_are_refused(idx):
     folder, _ = idx(_2=noise(0, 7, 5, 5))
     assert "differ: training (1, 4, 5), test (1, 5, 5)" in refusal(folder)
     folder, _ = idx(_1=np.arange(19) % 3)
-    assert f"{FILES[1]} have shape (19,), but there are 20 pictures" in refusal(folder)
+    assert f"labels in {folder / FILES[1]} have shape (19,), but there are 20 pictures" in refusal(
+        folder
+    )
     (folder / FILES[0]).write_bytes(b"nothing")
     assert "is not an IDX file" in refusal(folder)

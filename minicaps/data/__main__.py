@@ -208,7 +208,7 @@ def _show_strokes(options):
     poses = data.train.poses
     print(f"\n{'pose':14}{'lowest':>9}{'mean':>9}{'highest':>9}")
     for name, column in zip(strokes.POSE_NAMES, poses.T, strict=True):
-        print(f"{name:14}{column.min():>9.2f}{column.mean():>9.2f}{column.max():>9.2f}")
+        print(f"{name:14}{column.min():>z9.2f}{column.mean():>z9.2f}{column.max():>z9.2f}")
     print("\ntest accuracy of classifiers that know nothing of shapes")
     linear = baselines.linear(data.train, data.test)
     print(f"  linear (softmax regression on all training images)  {linear:.1%}")
@@ -233,7 +233,7 @@ def _describe(data):
     channels, height, width = images.shape[1:]
     print(f"{data.name}: {len(data.train):,} training and {len(data.test):,} test images")
     print(f"shape: {channels} channel(s), {height} pixels high, {width} wide")
-    print(f"pixels: from {images.min():g} to {images.max():g}")
+    print(f"pixels: from {images.min():zg} to {images.max():zg}")
     width = max(14, 2 + max(map(len, data.class_names)))
     print(f"\n{'class':{width}}{'training':>9}{'test':>9}")
     classes = len(data.class_names)

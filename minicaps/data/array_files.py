@@ -57,8 +57,9 @@ def from_idx(root, entries, hidden, target):
     for name in ("train", "test"):
         if missing := {"images", "labels"} - {kind for part, kind in found if part == name}:
             raise DataError(f"{root} has no IDX file of the {name} {' and '.join(sorted(missing))}")
-        images, labels = found[name, "images"], found[name, "labels"]
-        split, more = _from_arrays(read_idx(images), read_idx(labels), images, labels, target)
+        files = [found[name, kind] for kind in ("images", "labels")]
+        arrays, where = map(read_idx, files), (f"images in {files[0]}", f"labels in {files[1]}")
+        split, more = _from_arrays(*arrays, *where, target)
         parts.append(split)
         notes += more
     shapes = [part.images.shape[1:] for part in parts]

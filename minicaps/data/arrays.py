@@ -57,7 +57,7 @@ def _stored(file, name, path):
         if "allow_pickle" not in str(error):
             raise
         raise DataError(
-            f"{name} in {path} holds Python objects, which are not loaded, as that could run code:"
+            f"{path} holds Python objects as {name}, which are not loaded, as that could run code:"
             " store an array of numbers, all pictures of one size"
         ) from None
 
@@ -102,10 +102,10 @@ def in_unit_range(images, where):
         white = 255 if high <= 255 else 65535 if 4095 < high <= 65535 else None
     if white is None or high <= 0:
         raise DataError(
-            f"{where} have {images.dtype} pixels from {low:g} to {high:g}: expected 0 to 1, or"
+            f"{where} have {images.dtype} pixels from {low:zg} to {high:zg}: expected 0 to 1, or"
             " whole numbers up to 255 or up to 65535 (more than 4095); subtract what is black,"
             " divide by what is white, and store floats"
         )
     scaled = np.divide(images, white, dtype=np.float32)
     scale = "0 is black, 1 white" if white == 1 else f"divided by {white}"
-    return np.clip(scaled, 0, 1, out=scaled), f"pixels {low:g} to {high:g}, {scale}"
+    return np.clip(scaled, 0, 1, out=scaled), f"pixels {low:zg} to {high:zg}, {scale}"

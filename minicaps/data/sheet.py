@@ -37,7 +37,7 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
         first = samples[label][:1]
         _show(axes, _strip(split.images[first], 1))
         pose = zip(pose_names, split.poses[first[0]], strict=True)
-        lines = [f"{name} {value:.2f}" for name, value in pose]
+        lines = [f"{name} {value:z.2f}" for name, value in pose]
         axes.set_title("\n".join(lines), fontsize=7, loc="left")
     figure.savefig(path, dpi=110)
 

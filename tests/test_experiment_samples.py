@@ -57,7 +57,10 @@ def test_fewer_pictures_are_compared_and_drawn(monkeypatch, capsys):
     }
     figures = json.loads((folder / "samples/seed-0.json").read_text())
     assert all(0 <= entry["figures"]["accuracy"] <= 1 for entry in figures.values())
-    assert "capsules-10th" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "capsules-10th" in told
+    note = "Note: one in 10 training pictures is learned, 10 times in each epoch\n"
+    assert told.count(note) == 2  # of four networks
     assert (folder / "samples.png").stat().st_size > 10_000
 
 

@@ -80,7 +80,10 @@ def measure(lab, part, settings, seed):
 
 def repeated(lab, seed, share):
     whole = lab.data(DATA, seed)
-    return Repeated(whole.name, whole.train, whole.test, whole.class_names, share=share)
+    note = f"one in {share} training pictures is learned, {share} times in each epoch"
+    notes = (note,) if share > 1 else ()
+    parts = (whole.train, whole.test, whole.class_names)
+    return Repeated(whole.name, *parts, notes=notes, share=share)
 
 
 def table(results):

@@ -21,7 +21,7 @@ from minicaps.data import Split
 from minicaps.data.batches import batches
 from minicaps.experiments import equal
 from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import line, percent, spread
+from minicaps.experiments.results import all_seeds, line, percent, spread
 from minicaps.losses import classification_loss
 from minicaps.measuring import EVALUATION_BATCH
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
@@ -210,7 +210,7 @@ def draw(results, path, lab):
         panel.set(xlabel="ε", ylim=(0, 102))
         panel.set_title(f"{attack}:\n{title}", fontsize=9.5)
         panel.grid(alpha=0.3)
-    panels[0].set_ylabel("right answers, % (band: all seeds)")
+    panels[0].set_ylabel(f"right answers, %{all_seeds(results, 'band')}")
     panels[0].legend(frameon=False, loc="lower left")
     above.suptitle("The same change of each pixel, chosen in five ways", color=INK)
     _draw_pictures(below, lab)

@@ -19,7 +19,7 @@ import numpy as np
 from minicaps.data import Split, affine
 from minicaps.experiments import equal
 from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import line, percent, spread
+from minicaps.experiments.results import all_seeds, line, percent, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 
@@ -161,7 +161,8 @@ def draw(results, path, lab):
         source = SOURCE[part]
         label = f"{part}, Sabour et al. 2017"
         panel.plot(source, [offset, kinds - 1 + offset], marker, mfc="white", mec=INK, label=label)
-    panel.set(ylim=(kinds - 0.5, -0.5), yticks=[], xlabel="test accuracy, % (line: all seeds)")
+    panel.set(ylim=(kinds - 0.5, -0.5), yticks=[])
+    panel.set_xlabel(f"test accuracy, %{all_seeds(results, 'line')}")
     panel.set_title("Who is better, of two that are equal at moved digits?")
     panel.grid(axis="x", alpha=0.3)
     panel.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)

@@ -9,7 +9,7 @@ import numpy as np
 
 from minicaps.data.compose import compose
 from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import line, percent, spread
+from minicaps.experiments.results import all_seeds, line, percent, spread
 from minicaps.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
@@ -145,6 +145,6 @@ def draw(results, path, lab):
         panel.set(title=title, xlabel="epochs of training", ylim=(0, 100))
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.grid(alpha=0.3)
-    axes[0].set_ylabel("pairs of held-out digits, %; band: all seeds")
+    axes[0].set_ylabel(f"pairs of held-out digits, %{all_seeds(results, 'band')}")
     axes[2].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     lab.save(figure, path)

@@ -132,6 +132,11 @@ def spread(values, style):
     return text + (f" ± {statistics.stdev(values):{style}}" if len(values) > 1 else "")
 
 
+def all_seeds(results, drawn):
+    """What an axis says of the spread that is `drawn`, such as "band"; nothing for one seed."""
+    return f" ({drawn}: all seeds)" if max(map(len, results.values())) > 1 else ""
+
+
 def line(what, source, ours, seeds):
     """A line of the headline: seeds are the figures of a part, one of each seed."""
     minutes = statistics.fmean([figures["seconds"] for figures in seeds]) / 60

@@ -18,7 +18,7 @@ from minicaps.data import strokes as drawn
 from minicaps.data.strokes import POSE_NAMES, POSE_RANGES
 from minicaps.experiments import equal
 from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import line, percent, spread
+from minicaps.experiments.results import all_seeds, line, percent, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 
@@ -143,7 +143,7 @@ def draw(results, path, lab):
             learn.plot(np.arange(1, len(unsure) + 1), unsure, color=colour, alpha=0.5)
             learn.plot(chosen, unsure[chosen - 1], marker, color=colour)
     turn.set(title="Digits turned as never seen", ylim=(0, None))
-    turn.set_ylabel("test error, % (band: all seeds)")
+    turn.set_ylabel(f"test error, %{all_seeds(results, 'band')}")
     turn.set(xlim=EDGES[[0, -1]], xticks=EDGES.round(1))
     learn.set(title="Learned rotations: compared where they are equal")
     learn.set(xlabel="epochs (marks: those compared)", ylabel="validation error, %")

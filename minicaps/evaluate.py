@@ -204,7 +204,9 @@ def _parser():
     )
     add_device(group)
     group.add_argument(
-        "--out", metavar="FOLDER", help="folder of the results (default: RUN/evaluation)"
+        "--out",
+        metavar="FOLDER",
+        help="folder of the results, over those of an earlier evaluation (default: RUN/evaluation)",
     )
     group.add_argument("--quiet", action="store_true", help="print the result only")
     return parser

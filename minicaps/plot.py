@@ -68,7 +68,7 @@ def _parser():
     group.add_argument("--data-dir", metavar="FOLDER", help=text)
     group = parser.add_argument_group("where to compute, where to write")
     add_device(group)
-    text = "folder of the figures (default: RUN/figures)"
+    text = "folder of the figures, over earlier ones (default: RUN/figures)"
     group.add_argument("--out", metavar="FOLDER", type=Path, help=text)
     return parser
 

@@ -58,7 +58,7 @@ def _parser():
     )
     group.add_argument("--centre", choices=["auto", "yes", "no"], default="auto", help=text)
     group = parser.add_argument_group("what comes out")
-    text = "folder of the figures (default: RUN/predictions)"
+    text = "folder of the figures (default: RUN/predictions, over earlier ones of the same name)"
     group.add_argument("--out", metavar="FOLDER", type=Path, help=text)
     group.add_argument("--no-figures", action="store_true", help="print only")
     text = "print a JSON object for each picture, on a line, and nothing else"

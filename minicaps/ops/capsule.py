@@ -58,10 +58,6 @@ def _paper(xp, n, a=1.0):
     return g, n / h / h, 2 * a * (n / h) / h / h / h
 
 
-def _half(xp, n):
-    return _paper(xp, n, a=0.5)
-
-
 def _tanh(xp, n):
     g, e = xp.tanh(n), xp.exp(-n) ** 2
     return g, _ratio(xp, g, n), 4 * e / (1 + e) ** 2
@@ -83,7 +79,13 @@ def _ratio(xp, g, n):
 
 
 # kind -> function of the length n returning the new length g(n), g(n)/n and the slope g'(n)
-SQUASHES = {"paper": _paper, "half": _half, "tanh": _tanh, "exp": _exp, "rational": _rational}
+SQUASHES = {
+    "paper": _paper,
+    "half": lambda xp, n: _paper(xp, n, a=0.5),
+    "tanh": _tanh,
+    "exp": _exp,
+    "rational": _rational,
+}
 
 
 def check_squash(kind):

@@ -6,15 +6,11 @@ from minicaps.ops.reduce import mean
 from minicaps.tensor import op
 
 
-def _pair(window):
-    return window if isinstance(window, tuple) else (window, window)
-
-
 def _all_windows(x, window, stride):
     """Return (channels-last images, their windows (B, P, Q, K, L, C), the stride used)."""
     if x.ndim != 4:
         raise ValueError(f"pooling wants images (B, C, H, W), not {x.shape}")
-    window = _pair(window)
+    window = window if isinstance(window, tuple) else (window, window)
     if stride is None:
         if window[0] != window[1]:
             raise ValueError(f"give a stride for windows of {window[0]}×{window[1]}")

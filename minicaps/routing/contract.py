@@ -25,7 +25,7 @@ class Routed(NamedTuple):
     couplings: Tensor
 
 
-def read_out(s, c, squash, history=None):
+def read_out(s, c, squash, history):
     """Return the vectors s (B, J, D), squashed, as Routed; `history` gets them, too."""
     v = squash_vectors(s, kind=squash)
     routed = Routed(v, length(v), c.detach())

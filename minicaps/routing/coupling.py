@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from minicaps.backend import array_module
-from minicaps.ops.conv import _windows, check_window, windows
+from minicaps.ops.conv import _places, _windows, check_window, windows
 from minicaps.ops.shape import output_size
 from minicaps.tensor import op
 
@@ -45,16 +45,11 @@ class Windows(NamedTuple):
         function: the array module's `add` or `maximum`.
         """
         xp, k, step = array_module(values), self.kernel, self.stride
-        p, q = self.grid
-        seen = values.reshape(-1, p, q, k, k, self.types)
+        seen = values.reshape(-1, *self.grid, k, k, self.types)
         start = 0 if function is xp.add else -xp.inf
         total = xp.full((len(seen), *self.size, self.types), start, values.dtype)
-        for i in range(k):
-            for j in range(k):
-                place = total[
-                    :, i : i + step * (p - 1) + 1 : step, j : j + step * (q - 1) + 1 : step
-                ]
-                function(place, seen[:, :, :, i, j], out=place)
+        for i, j, place in _places(total, (k, k), step, self.grid):
+            function(place, seen[:, :, :, i, j], out=place)
         return windows(total, (k, k), step).reshape(values.shape)
 
 

@@ -199,34 +199,6 @@ def test_a_folder_that_cannot_be_entered(monkeypatch, places, mnist):
     assert f"cannot look at {places / 'cache' / TRAIN_IMAGES}: Permission denied" in message
 
 
-@pytest.mark.parametrize(
-    ("file", "array", "message"),
-    [
-        (TRAIN_LABELS, np.arange(20, dtype=np.uint8) % 11, "label 10 at index 10: .* 0 to 9"),
-        (TEST_LABELS, np.array([0, 1, 2, -1, 4, -1, 6], dtype=np.int8), "label -1 at index 3"),
-        (TEST_LABELS, np.zeros(7, dtype=np.float32), "labels of type float32"),
-        (TRAIN_LABELS, np.zeros(19, dtype=np.uint8), "20 images but .* 19 labels"),
-        (TEST_IMAGES, np.zeros((7, 20), dtype=np.uint8), r"shape \(7, 20\)"),
-        (TEST_IMAGES, np.zeros((7, 4, 5), dtype=np.int16), "pixels of type int16"),
-        (TEST_IMAGES, np.full((7, 4, 5), 255.0), "pixel value 255.0 in image 0"),
-        (TEST_IMAGES, np.full((7, 4, 5), np.nan), "pixel value nan in image 0"),
-        (TRAIN_IMAGES, np.zeros((0, 4, 5), dtype=np.uint8), "0 images but"),
-    ],
-)
-def test_wrong_labels_and_pixels_are_named(monkeypatch, places, file, array, message):
-    Tiny(monkeypatch, "mnist", arrays_of(0) | {file: array}).write(places / "told")
-    found = failure("mnist", folder=places / "told", limit=5)  # what the limit cuts off counts too
-    assert str(places / "told" / file) in found
-    assert re.search(message, found)
-
-
-def test_floats_between_0_and_1_are_taken_as_they_are(monkeypatch, places):
-    pixels = np.linspace(0, 1, 7 * 20).reshape(7, 4, 5)
-    Tiny(monkeypatch, "mnist", arrays_of(0) | {TEST_IMAGES: pixels}).write(places / "told")
-    images = load("mnist", folder=places / "told").test.images
-    np.testing.assert_array_equal(images[:, 0], pixels.astype(np.float32))
-
-
 # ---- downloads
 
 

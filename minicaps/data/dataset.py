@@ -1,4 +1,4 @@
-"""What a data set is, and the checks that each passes before anything is trained on it."""
+"""What a data set is, and how its splits are cut."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -200,66 +200,3 @@ def draw_by_class(labels, count: int, generator) -> np.ndarray:
     drawn = np.zeros(len(labels), dtype=bool)
     drawn[np.lexsort((generator.random(len(labels)), place))[:count]] = True
     return drawn
-
-
-def checked_split(images, labels, classes: int, *, images_from, labels_from, limit=None) -> Split:
-    """Turn pictures (n, [channels,] height, width) and labels (n,), as read from files, into a
-    `Split`, or only the first `limit` of them.
-
-    Bytes 0..255 are scaled to [0, 1]; floats must lie in [0, 1] already. Labels must be integers
-    0..classes-1. Everything else is a `DataError` that names where the data came from
-    (`images_from`, `labels_from`) and the first offender.
-    """
-    if images.ndim not in (3, 4) or labels.ndim != 1:
-        raise DataError(
-            f"{images_from} has shape {images.shape} and {labels_from} has shape {labels.shape}: "
-            "expected (n, height, width) or (n, channels, height, width), and (n,)"
-        )
-    if len(images) != len(labels):
-        raise DataError(
-            f"{images_from} has {len(images)} images but {labels_from} has {len(labels)} labels"
-        )
-    if len(images) == 0:
-        raise DataError(f"{images_from} has no images")
-    if limit is not None and limit > len(images):
-        raise ValueError(f"limit {limit} is more than the {len(images)} images of {images_from}")
-    check_labels(labels, classes, labels_from)
-    if images.ndim == 3:
-        images = images[:, None]
-    pixels = pixels_in_unit_range(images[:limit], images_from)
-    return Split(pixels, labels[:limit].astype(np.int64))
-
-
-def check_labels(labels, classes: int, where: str):
-    """Raise `DataError` unless labels (n,) are integers 0..classes-1. Checked when data is loaded,
-    on the host: a device would wrap a wrong label silently, or each training step would wait."""
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise DataError(
-            f"{where} has labels of type {labels.dtype}: class numbers must be integers"
-        )
-    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
-    if wrong.size:
-        raise DataError(
-            f"{where} has label {labels[wrong[0]]} at index {wrong[0]}: with {classes} classes, "
-            f"labels are 0 to {classes - 1} ({wrong.size} of {labels.size} are not)"
-        )
-
-
-def pixels_in_unit_range(images, where: str):
-    """Images (n, ...) of bytes 0..255 or of floats in [0, 1] as float32 in [0, 1]; `DataError` for
-    all others."""
-    if images.dtype == np.uint8:
-        return np.divide(images, 255, dtype=np.float32)
-    if not np.issubdtype(images.dtype, np.floating):
-        raise DataError(
-            f"{where} has pixels of type {images.dtype}: "
-            "expected bytes (0 to 255) or floats (0 to 1)"
-        )
-    inside = (images >= 0) & (images <= 1)  # False for NaN
-    if not inside.all():
-        first = np.unravel_index(np.argmin(inside), images.shape)
-        raise DataError(
-            f"{where} has the pixel value {images[first]} in image {first[0]}: "
-            "floating-point pixels must lie between 0 and 1; scale them, or store bytes 0 to 255"
-        )
-    return images.astype(np.float32)

@@ -100,23 +100,20 @@ def _complete(options, model):
     return options
 
 
-def dataset(run: Run, source=None, folder=None, *, test_only=False) -> data.Dataset:
-    """The data that a run was trained on, split as it was then; or another `source`, fitted to the
-    network's pictures.
+def dataset(run: Run, folder=None, *, test_only=False) -> data.Dataset:
+    """The data that a run was trained on, split as it was then.
 
-    test_only: the training pictures are not needed; of a named data set there is one then.
+    folder: searched first, in the place of the one that training searched. test_only: the training
+    pictures are not needed; of a named data set there is one then.
     """
     o = run.options
-    source = source or o["data"]
-    other, named = source != o["data"], source in data.NAMES
-    limit = None if other else o["limit"]
-    test_only = test_only and named and not o["compose"]
+    test_only = test_only and o["data"] in data.NAMES and not o["compose"]
     return data.load(
-        source,
-        folder=folder if folder or other else o["data_dir"],
-        limit=1 if test_only else limit,
+        o["data"],
+        folder=folder or o["data_dir"],
+        limit=1 if test_only else o["limit"],
         seed=o["seed"],
-        size=run.input_shape[1:] if other else o["size"],
-        compose=None if other else o["compose"],
-        layout=None if other else o["layout"],
+        size=o["size"],
+        compose=o["compose"],
+        layout=o["layout"],
     )

@@ -43,7 +43,7 @@ def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Sa
         raise WrongUsage(
             "the run's own pictures are as it learned them: --invert is for another --data"
         )
-    return _of_run(run, run.options["data"], part or "test", folder)
+    return _of_run(run, part or "test", folder)
 
 
 def _same(source, trained_on):
@@ -56,7 +56,8 @@ def _same(source, trained_on):
 # ---- the data of the run
 
 
-def _of_run(run, source, part, folder):
+def _of_run(run, part, folder):
+    source = run.options["data"]
     theirs = source not in data.NAMES  # the user's own pictures
     if theirs and not os.path.exists(source):
         raise DataError(
@@ -68,7 +69,7 @@ def _of_run(run, source, part, folder):
         parts, _, notes = own.read(source, _target(run))
         return _by_names(run, source, part, names, parts, notes)
     try:
-        whole = dataset(run, source, folder, test_only=part == "test")
+        whole = dataset(run, folder, test_only=part == "test")
         split = _cut(run, whole, part)
     except (ValueError, TypeError) as error:  # other pictures by now, or options edited by hand
         raise DataError(f"{source} cannot be split as for {run.path}: {error}") from error

@@ -7,8 +7,8 @@ import numpy as np
 Z95 = 1.959963984540054  # standard deviations: a normal number lies within ± of them in 95 of 100
 
 
-def wilson(right: int, samples: int, z: float = Z95) -> tuple[float, float]:
-    """The score interval of a rate p = right/samples, 95 % by default; within [0, 1].
+def wilson(right: int, samples: int) -> tuple[float, float]:
+    """The score interval of a rate p = right/samples, of 95 %, with z = `Z95`; within [0, 1].
 
         (p + z²/2n ± z·√(p(1 − p)/n + z²/4n²)) / (1 + z²/n)
 
@@ -17,7 +17,7 @@ def wilson(right: int, samples: int, z: float = Z95) -> tuple[float, float]:
     """
     if not 0 <= right <= samples or samples < 1:
         raise ValueError(f"{right} of {samples} is no rate: expected 0 to {samples}, of at least 1")
-    p, n = right / samples, samples
+    p, n, z = right / samples, samples, Z95
     middle = p + z * z / (2 * n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     low, high = ((middle + side * half) / (1 + z * z / n) for side in (-1, 1))

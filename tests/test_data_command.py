@@ -56,7 +56,7 @@ def test_strokes(tmp_path):
         ([], "COMMAND"),
         (["mnits"], "fashion-mnist"),
         (["fetch", "strokes"], "choose from"),
-        (["strokes", "--seed", "-1"], "a seed is an integer from 0, got '-1'"),
+        (["strokes", "--seed", "-1"], "must be a whole number of at least 0, not '-1'"),
         (["strokes", "--out", "picture.doc"], "must be a .png file, got 'picture.doc'"),
         (["strokes", "--out", "nowhere/picture.png"], "nowhere/picture.png"),
         (["strokes", "--data-dir", "."], "unrecognized arguments"),

@@ -11,15 +11,17 @@ import importlib
 import json
 import os
 import sys
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 from minicaps import models
 from minicaps.bench import network, profile, routing
 from minicaps.bench.steps import KINDS, Case
-from minicaps.command import start
+from minicaps.command import fail, guarded, number, start
 from minicaps.machine import describe_machine, print_machine
 
+NAME = "minicaps.bench"
 EXAMPLES = """examples:
   python -m minicaps.bench                                  CapsNet of the paper, 128 images
   python -m minicaps.bench --against torch                  the same beside PyTorch
@@ -34,27 +36,25 @@ def main(arguments=None) -> int:
     options = parser.parse_args(arguments)
     if problem := _contradiction(options):
         parser.error(problem)
+    return guarded(NAME, partial(_run, options), no_memory="try a smaller --batch")
+
+
+def _run(options):
     report = describe_machine()
     if options.against:
         try:
             torch = importlib.import_module("torch")
         except ImportError as error:
             install = 'install it with: pip install "minicaps[torch]"'
-            print(f"minicaps.bench: PyTorch is missing ({error}); {install}", file=sys.stderr)
-            return 2
+            return fail(NAME, f"PyTorch is missing ({error}); {install}", code=2)
         report |= {"torch": torch.__version__, "torch_threads": torch.get_num_threads()}
-    try:
-        print_machine(report)
-        report |= _run(options)
-    except KeyboardInterrupt:
-        print("\nminicaps.bench: interrupted", file=sys.stderr)
-        return 130
+    print_machine(report)
+    report |= _measure(options)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
-    return 0
 
 
-def _run(options):
+def _measure(options):
     """Do and print what the options ask; return what was measured."""
     kinds = [kind for kind in options.what if kind != "routing"]
     wanted = product(options.preset or ["paper"], kinds, options.batch or [128])
@@ -101,7 +101,7 @@ def _parser():
         help=f"of CapsNet: {', '.join(models.CAPSNET_PRESETS)}; one or several (default: paper)",
     )  # fmt: skip
     what.add_argument(
-        "--batch", nargs="+", type=_count, metavar="N",
+        "--batch", nargs="+", type=number(int, 1), metavar="N",
         help="images a step, samples of a routing; one or several (default: 128; convolutional"
         f" capsules and EM against torch: {routing.LAYER_BATCH})",
     )  # fmt: skip
@@ -115,17 +115,10 @@ def _parser():
         "--profile", action="store_true",
         help="show instead in which ops the time of CapsNet goes, forward and backward",
     )  # fmt: skip
-    how.add_argument(
-        "--repeats", type=_count, default=5, metavar="N", help="timed runs of each (default: 5)"
-    )
+    text = "timed runs of each (default: 5)"
+    how.add_argument("--repeats", type=number(int, 1), default=5, metavar="N", help=text)
     how.add_argument("--json", type=_file, metavar="FILE", help="write all that was measured")
     return parser
-
-
-def _count(text):
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"a number from 1 is wanted, not {text!r}")
-    return int(text)
 
 
 def _file(text):

@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from minicaps.command import WrongUsage, guarded, results_folder, start, usage, writing
+from minicaps.command import WrongUsage, guarded, number, results_folder, start, usage, writing
 from minicaps.data import NAMES, DataError, baselines, load, sources, strokes
 from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.pictures import file_names, parse_size, write_picture
@@ -97,7 +97,7 @@ def _add_shown(commands, folder):
         command.set_defaults(run=_show, name=name)
         if name == "strokes":
             command.add_argument(
-                "--seed", type=_seed, default=0, help="which digits are drawn (default: 0)"
+                "--seed", type=number(int, 0), default=0, help="which digits are drawn (default: 0)"
             )
             command.set_defaults(run=_show_strokes)
 
@@ -119,7 +119,7 @@ def _add_own(commands):
         help="fit the pictures to N×N or H×W pixels, zeros around",
     )
     command.add_argument(
-        "--seed", type=_seed, default=0, help="which pictures are for testing (default: 0)"
+        "--seed", type=number(int, 0), default=0, help="which pictures are for testing (default: 0)"
     )
     command.add_argument(
         "--out",
@@ -141,12 +141,6 @@ def _path(text):
 
 def _name_or_path(text):
     return text if text in NAMES else str(_path(text).absolute())
-
-
-def _seed(text):
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a seed is an integer from 0, got {text!r}")
-    return int(text)
 
 
 def _png(text):

@@ -10,7 +10,7 @@ than all of these together. (`pairs`, `affine` and `viewpoint` have networks wit
 
 import numpy as np
 
-from minicaps.experiments.lab import read_summary
+from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import error, line
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
@@ -62,8 +62,7 @@ def measure(lab, part, settings, seed):
     summary = read_summary(folder)
     return {
         "accuracy": summary["test_accuracy"],
-        "parameters": summary["parameters"],
-        "seconds": summary["training_seconds"],
+        **cost(folder),
     }
 
 

@@ -20,8 +20,8 @@ from minicaps.backend import array_module, to_host
 from minicaps.data import Split
 from minicaps.data.batches import batches
 from minicaps.experiments import equal
-from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import all_seeds, line, percent, spread
+from minicaps.experiments.lab import cost
+from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.losses import classification_loss
 from minicaps.measuring import EVALUATION_BATCH
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
@@ -82,14 +82,12 @@ def measure(lab, part, settings, seed):
     }
     foreign = pictures(lab, other, test, "difference")
     against["other"] = [lab.accuracy(model, made) for made in foreign]
-    summary = read_summary(trained(lab, part, seed))
     return {
         "epoch": epochs[part],
         "clean": lab.accuracy(model, test),
         "against": against,
         "flat": flat(lab, model, test),
-        "parameters": summary["parameters"],
-        "seconds": summary["training_seconds"],
+        **cost(trained(lab, part, seed)),
     }
 
 
@@ -174,8 +172,7 @@ def table(results):
             row += [
                 percent([f["against"][attack][k] for f in seeds]) for k in range(len(STRENGTHS))
             ]
-            row += [SAYS, f"{seeds[0]['parameters']:,}"]
-            rows.append([*row, spread([f["seconds"] for f in seeds], ",.0f")])
+            rows.append([*row, SAYS, *cost_cells(seeds)])
     return rows
 
 

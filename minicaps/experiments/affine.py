@@ -18,8 +18,8 @@ import numpy as np
 
 from minicaps.data import Split, affine
 from minicaps.experiments import equal
-from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import all_seeds, line, percent, spread
+from minicaps.experiments.lab import cost
+from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 
@@ -69,7 +69,6 @@ def parts(quick):
 def measure(lab, part, settings, seed):
     curves = {name: held_out(lab, name, seed) for name in parts(lab.quick)}
     folder, test = trained(lab, part, seed), lab.data(DATA, seed).test
-    summary = read_summary(folder)
     epochs = {"equal": equal.epochs(curves)[part], "last": settings["epochs"]}
     figures = {"held out": curves[part], "epoch": epochs["equal"], "equal": {}, "last": {}}
     models = {
@@ -80,10 +79,7 @@ def measure(lab, part, settings, seed):
         shown = affine.changed(test, changes, seed=seed)
         for when, model in models.items():
             figures[when][kind] = lab.accuracy(model, shown)
-    return figures | {
-        "parameters": summary["parameters"],
-        "seconds": summary["training_seconds"],
-    }
+    return figures | cost(folder)
 
 
 def trained(lab, part, seed):
@@ -125,8 +121,7 @@ def table(results):
             row = [f"{part}, {title}", ", ".join(map(str, chosen)), percent(known)]
             row += [percent([f[when][kind] for f in seeds]) for kind in KINDS]
             row.append("moved {} / affNIST {}".format(*SOURCE[part]) if when == "equal" else "–")
-            row.append(f"{seeds[0]['parameters']:,}")
-            rows.append([*row, spread([f["seconds"] for f in seeds], ",.0f")])
+            rows.append([*row, *cost_cells(seeds)])
     return rows
 
 

@@ -13,7 +13,7 @@ from minicaps import ops
 from minicaps.checkpoint import replacing
 from minicaps.data.pictures import write_picture
 from minicaps.data.strokes import POSE_NAMES
-from minicaps.experiments.lab import read_summary
+from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
@@ -69,8 +69,7 @@ def measure(lab, part, settings, seed):
     return figures | {
         "length": [float(right.mean()), float(right.std())],
         "accuracy": summary["test_accuracy"],
-        "parameters": summary["parameters"],
-        "seconds": summary["training_seconds"],
+        **cost(folder),
     }
 
 

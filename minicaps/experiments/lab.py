@@ -137,6 +137,12 @@ def read_summary(folder):
     return summary
 
 
+def cost(folder):
+    """What the network in a run folder costs, as figures: its parameters, seconds of training."""
+    summary = read_summary(folder)
+    return {"parameters": summary["parameters"], "seconds": summary["training_seconds"]}
+
+
 class KeepEpochs(Display):
     """Shows the training as `minicaps.train` does, and keeps the checkpoint of every epoch."""
 

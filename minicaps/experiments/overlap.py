@@ -23,8 +23,8 @@ import numpy as np
 from minicaps.checkpoint import replacing
 from minicaps.data.compose import box_overlap, compose
 from minicaps.data.pictures import write_picture
-from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import line, percent, spread
+from minicaps.experiments.lab import cost, read_summary
+from minicaps.experiments.results import cost_cells, line, percent
 from minicaps.graph import no_grad
 from minicaps.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
@@ -84,8 +84,7 @@ def measure(lab, part, settings, seed):
     return figures | {
         "boxes": box_overlap(pairs.parts(np.arange(len(pairs)))),
         "pictures": (len(learned.train) - settings["validation"]) * summary["epochs"],
-        "parameters": summary["parameters"],
-        "seconds": summary["training_seconds"],
+        **cost(folder),
     }
 
 
@@ -169,8 +168,7 @@ def table(results):
         row += [f"{SOURCE[part]}", percent([f["sure"] for f in seeds])]
         for name in ("fit", "absent"):
             row.append(percent([f[name] for f in seeds]) if name in seeds[0] else "–")
-        row += [percent([f["boxes"] for f in seeds]), f"{seeds[0]['parameters']:,}"]
-        rows.append([*row, spread([f["seconds"] for f in seeds], ",.0f")])
+        rows.append([*row, percent([f["boxes"] for f in seeds]), *cost_cells(seeds)])
     return rows
 
 

@@ -8,8 +8,8 @@ on which every choice was made; test digits are shown once, to the network of th
 import numpy as np
 
 from minicaps.data.compose import compose
-from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import all_seeds, line, percent, spread
+from minicaps.experiments.lab import cost, read_summary
+from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
@@ -85,8 +85,7 @@ def measure(lab, part, settings, seed):
         "single": lab.accuracy(network(last), digits.test),
         **{layout: shares(last, digits.test, layout) for layout in LAYOUTS},
         "curve": [shares(epoch, held_out, "below") for epoch in range(1, last + 1)],
-        "parameters": summary["parameters"],
-        "seconds": summary["training_seconds"],
+        **cost(folder),
     }
 
 
@@ -110,8 +109,7 @@ def table(results):
         for layout in LAYOUTS:
             row += [percent([figures[layout][k] for figures in seeds]) for k in range(3)]
             row += [SOURCE.get(part, "–")] if layout == "below" else []
-        row.append(f"{seeds[0]['parameters']:,}")
-        rows.append([*row, spread([figures["seconds"] for figures in seeds], ",.0f")])
+        rows.append([*row, *cost_cells(seeds)])
     return rows
 
 

@@ -137,6 +137,11 @@ def all_seeds(results, drawn):
     return f" ({drawn}: all seeds)" if max(map(len, results.values())) > 1 else ""
 
 
+def cost_cells(seeds):
+    """The cells "parameters" and "seconds" of a row."""
+    return [f"{seeds[0]['parameters']:,}", spread([f["seconds"] for f in seeds], ",.0f")]
+
+
 def line(what, source, ours, seeds):
     """A line of the headline: seeds are the figures of a part, one of each seed."""
     minutes = statistics.fmean([figures["seconds"] for figures in seeds]) / 60

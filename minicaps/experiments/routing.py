@@ -14,8 +14,8 @@ mean anything.
 
 import numpy as np
 
-from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import error, line, spread
+from minicaps.experiments.lab import cost, read_summary
+from minicaps.experiments.results import cost_cells, error, line, spread
 from minicaps.graph import no_grad
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.routing import make_votes
@@ -86,8 +86,7 @@ def measure(lab, part, settings, seed):
     asked = digits.test.take(slice(PICTURES))
     figures = {
         "accuracy": summary["test_accuracy"],
-        "parameters": summary["parameters"],
-        "seconds": summary["training_seconds"],
+        **cost(folder),
         "entropy": entropy(lab.outputs(lambda x: model(x).couplings, asked)),
     }
     if part.endswith("-3") and not part.startswith(EM):
@@ -120,8 +119,7 @@ def table(results):
     measures = ["entropy", f"entropy, r={LONG}", f"move, r={LONG}"]
     rows = [["", "test error, %", "parameters", "seconds", *measures]]
     for part, seeds in results.items():
-        row = [part, error(seeds), f"{seeds[0]['parameters']:,}"]
-        row.append(spread([f["seconds"] for f in seeds], ".0f"))
+        row = [part, error(seeds), *cost_cells(seeds)]
         row.append(spread([f["entropy"] for f in seeds], ".3f"))
         long = "moves" in seeds[0]
         row.append(spread([f["entropies"][-1] for f in seeds], ".3f") if long else "–")

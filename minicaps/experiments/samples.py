@@ -15,8 +15,8 @@ import numpy as np
 
 from minicaps.data import Dataset
 from minicaps.experiments import equal
-from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import line, percent, spread
+from minicaps.experiments.lab import cost
+from minicaps.experiments.results import cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 
@@ -67,14 +67,12 @@ def measure(lab, part, settings, seed):
     share = next(s for s in SHARES for network in equal.NETWORKS if _named(network, s) == part)
     digits = repeated(lab, seed, share)
     folder = lab.train(part, digits, settings | {"seed": seed})
-    summary = read_summary(folder)
     training, _ = digits.cut_validation(settings["validation"], seed)
     model = open_run(folder / "last.npz", lab.device).model
     return {
         "pictures": len(training) // share,
         "accuracy": lab.accuracy(model, digits.test),
-        "parameters": summary["parameters"],
-        "seconds": summary["training_seconds"],
+        **cost(folder),
     }
 
 
@@ -89,10 +87,8 @@ def repeated(lab, seed, share):
 def table(results):
     rows = [["", "pictures", "accuracy, %", "source", "parameters", "seconds"]]
     for part, seeds in results.items():
-        right, seconds = ([f[key] for f in seeds] for key in ("accuracy", "seconds"))
-        counts = [f"{seeds[0][key]:,}" for key in ("pictures", "parameters")]
-        row = [part, counts[0], percent(right), "fewer needed, no figure", counts[1]]
-        rows.append([*row, spread(seconds, ",.0f")])
+        right, count = percent([f["accuracy"] for f in seeds]), f"{seeds[0]['pictures']:,}"
+        rows.append([part, count, right, "fewer needed, no figure", *cost_cells(seeds)])
     return rows
 
 

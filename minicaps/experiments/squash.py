@@ -10,8 +10,8 @@ capsules, of test pictures, say what a squash in the middle has to do.
 import numpy as np
 
 from minicaps import ops
-from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import error, line, spread
+from minicaps.experiments.lab import cost, read_summary
+from minicaps.experiments.results import cost_cells, error, line
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 from minicaps.tensor import Tensor
@@ -65,8 +65,7 @@ def measure(lab, part, settings, seed):
     return {
         "accuracy": summary["test_accuracy"],
         "lengths": [float(q) for q in np.percentile(lengths, (5, 50, 95))],
-        "parameters": summary["parameters"],
-        "seconds": summary["training_seconds"],
+        **cost(folder),
     }
 
 
@@ -77,8 +76,7 @@ def table(results):
         low, median, high = np.mean([f["lengths"] for f in seeds], axis=0)
         row = [_name(part), error(seeds), SOURCE.get(part, "–")]
         row.append(f"{median:.2f} ({low:.2f} – {high:.2f})")
-        row += [f"{seeds[0]['parameters']:,}", spread([f["seconds"] for f in seeds], ".0f")]
-        rows.append(row)
+        rows.append([*row, *cost_cells(seeds)])
     return rows
 
 

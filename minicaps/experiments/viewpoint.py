@@ -17,8 +17,8 @@ import numpy as np
 from minicaps.data import strokes as drawn
 from minicaps.data.strokes import POSE_NAMES, POSE_RANGES
 from minicaps.experiments import equal
-from minicaps.experiments.lab import read_summary
-from minicaps.experiments.results import all_seeds, line, percent, spread
+from minicaps.experiments.lab import cost, read_summary
+from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 
@@ -76,8 +76,7 @@ def measure(lab, part, settings, seed):
         "curve": curves[part],
         "epochs": epochs,
         **{name: tested(epoch) for name, epoch in epochs.items()},
-        "parameters": summary["parameters"],
-        "seconds": summary["training_seconds"],
+        **cost(folders[part]),
     }
 
 
@@ -109,8 +108,7 @@ def table(results):
         for name in ("equal", "best"):
             row += [percent([f[name][which] for f in seeds]) for which in ("known", "novel")]
             row += [SOURCE.get(part, "–")] if name == "equal" else []
-        row += [f"{seeds[0]['parameters']:,}", spread([f["seconds"] for f in seeds], ",.0f")]
-        rows.append(row)
+        rows.append([*row, *cost_cells(seeds)])
     return rows
 
 

@@ -138,10 +138,10 @@ def _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
 def _check_range(name, value):
     """Refuse what is no probability: on the CPU, since asking a GPU would make the step wait.
 
-    NaN passes: it stays NaN, and so is seen.
+    NaN passes: it stays NaN, and so is seen; so does what rounding adds to a length of 1.
     """
     value = value.data if isinstance(value, Tensor) else value
-    if isinstance(value, np.ndarray) and ((value < 0) | (value > 1)).any():
+    if isinstance(value, np.ndarray) and ((value < 0) | (value > 1.001)).any():
         raise ValueError(
             f"{name} must be from 0 to 1; these go from {value.min():.3g} to {value.max():.3g}"
         )

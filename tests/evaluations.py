@@ -4,9 +4,8 @@ import csv
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+from own_files import SIZE, noise, write
 
 from minicaps import evaluate, plotting
 from minicaps.checkpoint import write_json
@@ -48,18 +47,6 @@ def table(path):
 def predictions(folder):
     """{picture: (class, answer)} of predictions.csv."""
     return {row[0]: tuple(row[1:3]) for row in table(Path(folder, "predictions.csv"))[1:]}
-
-
-def write(path, numbers):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(numbers).save(path)
-
-
-def noise(seed, *shape):
-    return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
-
-
-SIZE = (28, 30)  # as large as the tiny network needs, and not square
 
 
 def folder_of(root, counts, *, channels=(3,), size=SIZE, start=0):

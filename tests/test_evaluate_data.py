@@ -6,15 +6,13 @@ import shutil
 import numpy as np
 import pytest
 from evaluations import (
-    SIZE,
     folder_of,
     measured,
-    noise,
     predictions,
     refusal,
     undrawn,  # noqa: F401 (used by every test here)
-    write,
 )
+from own_files import SIZE, noise, write
 from tiny_runs import edit, run, summary, tiny  # noqa: F401 (used by every test here)
 
 from minicaps import samples

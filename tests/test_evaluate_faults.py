@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib.image
@@ -17,18 +16,19 @@ from evaluations import (
     FILES,
     folder_of,
     measured,
-    noise,
     predictions,
     refusal,
     table,
     undrawn,  # noqa: F401 (a fixture)
 )
+from own_files import noise
 from tiny_runs import (
     NETWORK,
     edit,
     environment,
     fill,
     finish,
+    ordinary_user,
     run,
     send_in_call,
     tiny,  # noqa: F401 (used by every test here)
@@ -132,18 +132,6 @@ def test_too_little_memory(monkeypatch, capsys):
 
     monkeypatch.setattr(CapsNet, "forward", forward)
     assert "there is not enough memory: try a smaller --batch-size" in refusal(capsys, folder)
-
-
-@contextmanager
-def ordinary_user():
-    """Root may write anywhere; in the block this process is the user nobody."""
-    if (root := os.geteuid() == 0) is True:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")

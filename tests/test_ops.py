@@ -296,10 +296,6 @@ def test_indexing(kind):
     equal(tensor.grad, expected)
 
 
-def test_repeated_indices_add_up():
-    equal(gradient(lambda x: x[[0, 0, 1]], [1.0, 1.0, 1.0]), [2, 1, 0])
-
-
 def test_indices_out_of_range_are_errors():
     with pytest.raises(IndexError):
         Tensor([1.0, 2.0])[[2]]

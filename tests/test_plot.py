@@ -7,8 +7,9 @@ import tempfile
 import numpy as np
 import pytest
 from PIL import Image
-from test_predict import ordinary_user, saved
+from test_predict import saved
 from tiny_runs import (
+    ordinary_user,
     run,
     send_in_call,
     summary,

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from PIL import Image
 from tiny_runs import (
     edit,
     fill,
+    ordinary_user,
     run,
     send_in_call,
     tiny,  # noqa: F401 (used by every test here)
@@ -374,19 +374,6 @@ def test_ctrl_c(trained, capsys, monkeypatch):
     assert predict.main([str(trained), "a.png", "a.png", "a.png", "--no-figures"]) == 130
     said = capsys.readouterr()
     assert said.err == "minicaps.predict: interrupted\n" and said.out.count("a.png:") == 1
-
-
-@contextmanager
-def ordinary_user():
-    """Root may write anywhere; in the block this process is the user nobody."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")

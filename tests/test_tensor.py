@@ -257,20 +257,6 @@ def test_a_leaf_that_is_gone_does_not_disturb_the_others(no_collector):
     np.testing.assert_array_equal(x.grad, [3, 4])
 
 
-def test_a_step_leaves_nothing_for_the_cyclic_collector(no_collector):
-    rng = np.random.default_rng(0)
-    w = leaf(rng.normal(size=(4, 1, 3, 3)), np.float32)
-    for _ in range(2):
-        image = Tensor(rng.normal(size=(2, 1, 8, 8)).astype(np.float32))
-        v = ops.squash(ops.relu(ops.conv2d(image, w)).reshape(2, 36, 4))
-        parts = ops.concatenate([v[:, :18], ops.einsum("bid->bid", v[:, 18:])], axis=1)
-        ops.margin_loss(ops.length(parts), np.array([1, 2])).backward()
-        w.data = w.data - 0.1 * w.grad
-        w.grad = None
-    del v, parts, image
-    assert gc.collect() == 0
-
-
 # --- Gradients are owned -------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -164,3 +165,16 @@ def send_in_call(monkeypatch, owner, name, call, number=signal.SIGINT):
         return function(*args, **keywords)
 
     monkeypatch.setattr(owner, name, sending)
+
+
+@contextmanager
+def ordinary_user():
+    """Root may write anywhere; in the block this process is the user nobody."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)

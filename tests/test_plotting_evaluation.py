@@ -20,6 +20,16 @@ def test_confusion_shows_right_answers_and_wrong_ones(tmp_path, classes):
     assert contains(picture, canvas.BLUE) and contains(picture, canvas.ORANGE)
 
 
+def test_letters_come_from_an_installed_font_that_has_them(tmp_path, monkeypatch):
+    """A letter of a font that Matplotlib brings stands for those of fonts that a system has."""
+    names = ["a", "\N{COMBINING ENCLOSING CIRCLE}"]
+    with pytest.raises(UserWarning, match="missing from font"):
+        plotting.confusion(np.diag([5, 5]), names, tmp_path / "boxes.png")
+    monkeypatch.setattr(canvas, "OTHER_FONTS", ("not installed", "STIXGeneral"))
+    plotting.confusion(np.diag([5, 5]), names, tmp_path / "letters.png")
+    assert (tmp_path / "letters.png").exists()
+
+
 @pytest.mark.parametrize(("shift", "colour"), [(0, canvas.BLUE), (1, canvas.ORANGE)])
 def test_confusion_has_one_colour_for_one_kind(tmp_path, shift, colour):
     plotting.confusion(np.roll(np.diag([5, 5, 5]), shift, axis=1), "abc", tmp_path / "c.png")

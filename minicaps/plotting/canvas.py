@@ -10,6 +10,12 @@ from minicaps.checkpoint import replacing
 INK = "#444444"
 DPI = 120  # pixels per inch
 LONGEST = 24  # letters of a name
+# Fonts of Linux, Windows and macOS with letters that Matplotlib's own font lacks
+OTHER_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei"),
+    *("Microsoft YaHei", "Malgun Gothic", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS"),
+    *("Noto Sans Devanagari", "Noto Sans Thai", "Noto Emoji", "Segoe UI Emoji"),
+)
 BLUE, ORANGE = "#0072B2", "#D55E00"  # told apart by colour-blind readers and in grey print
 
 
@@ -43,13 +49,17 @@ def _with_foot(figure, foot):
 
 
 def names_as_they_are(draw):
-    """Let a dollar sign in the name of a class begin no formula."""
+    """Let a dollar sign in the name of a class begin no formula, and take its letters from the
+    installed fonts that have them."""
 
     @functools.wraps(draw)
     def drawing(*args, **keywords):
         import matplotlib
+        from matplotlib.font_manager import get_font_names
 
-        with matplotlib.rc_context({"text.parse_math": False}):
+        installed = set(get_font_names())
+        fonts = [*matplotlib.rcParams["font.family"], *(f for f in OTHER_FONTS if f in installed)]
+        with matplotlib.rc_context({"text.parse_math": False, "font.family": fonts}):
             return draw(*args, **keywords)
 
     return drawing

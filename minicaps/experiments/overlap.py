@@ -49,7 +49,7 @@ KEY = {
     "source": "pairs missed of Sabour et al. 2017, with far more pictures and larger networks",
     "exactly two": "share of the pairs, %, where the right two classes, and no other, are above ½",
     "redrawn": "how well digits are redrawn: 100 % less squared error / squared brightness",
-    "absent drawn": "how much capsules of absent digits draw, in % of those of the two",
+    "absent drawn": "absent capsules' squared change of what zeros draw, in % of present ones'",
     "boxes overlap": f"% that boxes round two digits' ink have in common; source: {SOURCE_BOXES}",
 }
 

@@ -133,6 +133,9 @@ def notebook(path):
     from lessons.notebook import make_notebook
 
     target = Path(f"{path.stem}.ipynb")
+    if target.exists():  # with what a reader has changed in it
+        print(f"{target} exists already: rename or remove it first", file=sys.stderr)
+        return 1
     target.write_text(make_notebook(path), "utf-8")
     print(f"wrote {target}")
     return 0

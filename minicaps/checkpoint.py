@@ -97,7 +97,7 @@ def load(path, needs=()):
         meta = json.loads(arrays.pop(_META).tobytes())
         version = int(meta["format"])
     except FileNotFoundError as error:
-        raise CheckpointError(f"there is no checkpoint {path}") from error
+        raise CheckpointError(f"there is no checkpoint {path}: name the folder of a run") from error
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:  # damaged bytes make zipfile, zlib, NumPy and json raise anything

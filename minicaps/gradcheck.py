@@ -37,7 +37,7 @@ def check_gradients(function, *arrays, step=1e-5, rtol=1e-5, atol=1e-7, seed=0):
     Each gradient must also come out the same when it alone is wanted.
 
     Raises GradientError naming the worst entry, both values and the step; TypeError for arrays
-    that are not floating-point.
+    that are not floating-point, and for a function that returns something else than tensors.
     """
     rng = np.random.default_rng(seed)
     arrays = [_widened(a) for a in arrays]
@@ -105,7 +105,13 @@ def _widened(array):
 
 
 def _as_list(outputs):
-    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+    outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+    if strange := [type(y).__name__ for y in outputs if not isinstance(y, Tensor)]:
+        raise TypeError(
+            f"the function must return tensors, not {strange[0]}: compute with tensors, not with"
+            " their .data"
+        )
+    return outputs
 
 
 def _directions(array, rng):

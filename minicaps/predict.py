@@ -163,16 +163,20 @@ def _prepared(run, picture, options):
 
 
 def _seen(run, scores):
-    """The classes that are seen, and why the answer is doubtful, in words; None if it is not."""
+    """The classes that are seen, and why the answer is doubtful, in words; None if it is not.
+
+    Where a picture may have several classes it may have none, so neither is doubtful."""
     what, values = run.model.score, scores
     shares = run.options["loss"] == "cross-entropy" and not run.model.logits
     if shares and not run.multi:  # P(k) = a_k / Σ_j a_j
         total = sum(scores.values()) or 1
         what, values = "share", {name: value / total for name, value in scores.items()}
     seen, doubt = [name for name, value in values.items() if value > SEEN], None
+    if run.multi:
+        return seen, doubt
     if not seen:
         doubt = f"none of the classes is seen (no {what} is above {SEEN})"
-    elif len(seen) > 1 and not run.multi:
+    elif len(seen) > 1:
         more = f" and {len(seen) - NAMED} more" if len(seen) > NAMED else ""
         doubt = f"several classes are seen ({what} above {SEEN}): {', '.join(seen[:NAMED])}{more}"
     return seen, doubt
@@ -181,7 +185,7 @@ def _seen(run, scores):
 def _headline(result):
     if result["doubt"]:
         return f"unsure: {result['doubt']}; the nearest is {result['answer']}"
-    return ", ".join(result["seen"])
+    return ", ".join(result["seen"]) or f"none of the classes (no {result['score']} above {SEEN})"
 
 
 def _report(result):

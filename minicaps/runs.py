@@ -53,10 +53,10 @@ class Run:
         return Tensor(self.device.put(images).astype(self.dtype, copy=False))
 
 
-def open_run(path, device) -> Run:
-    """Open a run folder (its best epoch), or one checkpoint of it, on `device`.
+def best_of(path) -> Path:
+    """The checkpoint of a run folder's best epoch; a path that is no folder is the checkpoint.
 
-    Raises CheckpointError for a folder without `best.npz`, and for what is no checkpoint.
+    Raises CheckpointError for a folder without `best.npz`.
     """
     path = Path(path)
     if path.is_dir():
@@ -67,6 +67,15 @@ def open_run(path, device) -> Run:
             if inside:
                 why = f"it holds runs; name one of them, such as {inside[0]}"
             raise checkpoint.CheckpointError(f"{path.parent} has no best.npz: {why}")
+    return path
+
+
+def open_run(path, device) -> Run:
+    """Open a run folder (its best epoch), or one checkpoint of it, on `device`.
+
+    Raises CheckpointError for a folder without `best.npz`, and for what is no checkpoint.
+    """
+    path = best_of(path)
     arrays, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
     model = build_saved(path, arrays, meta, device).eval()
     try:

@@ -17,6 +17,7 @@ from minicaps.display import Display
 from minicaps.lock import check_unused, locked
 from minicaps.machine import describe_machine
 from minicaps.options import resumed
+from minicaps.runs import best_of
 from minicaps.stopping import StopRequest
 from minicaps.training import Trainer
 
@@ -44,7 +45,7 @@ class Session:
         """Go on with the run in a folder, with those of its options that are given anew."""
         path = Path(folder, "last.npz")
         if not path.exists():
-            raise CheckpointError(f"there is no checkpoint {path}")
+            raise CheckpointError(f"there is no checkpoint {path}: name the folder of a run")
         with locked(folder):
             saved = checkpoint.load(path, needs=("model", "options", "progress"))
             try:
@@ -64,7 +65,7 @@ class Session:
             check_unused(options["out"])
             trainer = self._trainer(options)
             if options["start_from"] is not None:
-                trainer.start_from(Path(options["start_from"], "best.npz"))
+                trainer.start_from(best_of(options["start_from"]))
         return trainer
 
     def _trainer(self, options):

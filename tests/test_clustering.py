@@ -522,7 +522,7 @@ BAD_FOR_ALL = [
     ({"x": X[:0]}, r"x must be points \(n, d\).*\(0, 3\)"),
     ({"x": np.where(X > 2, NAN, X)}, "x must be finite.*nan"),
     ({"x": np.where(X > 2, math.inf, X)}, "x must be finite.*inf"),
-    ({"x": X * 1e200}, "x must be finite, with squares whose sum is"),
+    ({"x": X * 1e200}, "the squares of x must have a finite sum"),
     ({"x": X * 1e-160}, "vanish in float64, and so would distances"),
     ({"x": np.float32(X * 1e-19)}, "vanish in float32"),
     ({"x": X.astype(complex)}, "real numbers, not complex128"),

@@ -159,6 +159,8 @@ def test_narrow_arrays_are_widened(dtype):
     "array", [np.arange(3), np.array([True]), np.ones(2, complex), [1.0, 2.0], 1.0, Tensor(1.0)]
 )
 def test_what_is_no_floating_point_array_is_refused(array):
+    with pytest.raises(TypeError, match="must return tensors, not ndarray: compute with tensors"):
+        check_gradients(lambda x: x.data * 2, normal(3))
     with pytest.raises(TypeError, match="takes floating-point NumPy arrays, not"):
         check_gradients(lambda x: x, array)
 

@@ -453,9 +453,9 @@ def test_a_traceback_of_run_names_the_line_of_the_page(made):
 
 def test_what_cannot_be_read_or_written_is_told(made, capsys, monkeypatch):
     monkeypatch.chdir(made.parent)
-    made.with_suffix(".ipynb").mkdir()
+    made.with_suffix(".ipynb").symlink_to("no folder/x.ipynb")
     assert main(["notebook", made.name]) == 1
-    assert capsys.readouterr().err == "cannot use 07_made.ipynb: Is a directory\n"
+    assert capsys.readouterr().err == "cannot use 07_made.ipynb: No such file or directory\n"
     made.write_bytes(b"# 7\n\xff")
     assert main(["check", made.name]) == 1
     assert "07_made.md is no text in UTF-8" in capsys.readouterr().err
@@ -516,6 +516,15 @@ def test_help_names_every_command(capsys):
     assert stop.value.code == 0
     shown = capsys.readouterr().out
     assert all(f"\n  {name}" in shown for name in ("run", "check", "update", "notebook", "web"))
+
+
+def test_a_notebook_that_a_reader_may_have_changed_is_kept(made, capsys, monkeypatch):
+    monkeypatch.chdir(made.parent)
+    notebook = made.with_suffix(".ipynb")
+    notebook.write_text("mine")
+    assert main(["notebook", made.name]) == 1
+    assert "07_made.ipynb exists already: rename or remove it" in capsys.readouterr().err
+    assert notebook.read_text() == "mine"
 
 
 def test_a_notebook_runs_and_holds_outputs_and_folded_solutions(made):

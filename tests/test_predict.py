@@ -128,7 +128,9 @@ def test_a_network_that_learned_several_classes_may_see_several(capsys, monkeypa
     assert "a.png: 1, 0\n" in capsys.readouterr().out
     answering(monkeypatch, 0.4)
     (result,), _ = ask(capsys, trained, "a.png")
-    assert result["seen"] == [] and result["doubt"].startswith("none of the classes is seen")
+    assert result["seen"] == [] and result["doubt"] is None  # a picture may have none
+    assert predict.main([str(trained), "a.png", "--no-figures"]) == 0
+    assert "a.png: none of the classes (no length above 0.5)\n" in capsys.readouterr().out
 
 
 def test_what_the_cross_entropy_trained_is_read_as_shares(capsys, monkeypatch):

@@ -18,6 +18,12 @@ def test_a_run_starts_from_the_best_parameters_of_another():
     assert not same(parameters(third), parameters(first))
 
 
+def test_the_checkpoint_itself_may_be_named_too():
+    first = run()
+    second = run("--start-from", str(first / "best.npz"), *STILL, out="two")
+    assert same(parameters(second), parameters(first))
+
+
 def test_it_goes_on_by_itself_when_the_other_run_is_gone():
     first = run()
     second = run("--start-from", str(first), "--epochs", "1", out="two")
@@ -41,7 +47,12 @@ def test_it_goes_on_by_itself_when_the_other_run_is_gone():
             "network: precision is float32 in the checkpoint, float64 in this run; decoder is True"
             " in the checkpoint, False in this run; give",
         ),
-        (("--start-from", "nowhere"), 1, "there is no checkpoint nowhere"),
+        (("--start-from", "nowhere"), 1, "no checkpoint nowhere: name the folder of a run"),
+        (
+            ("--start-from", "."),
+            1,
+            ". has no best.npz: it holds runs; name one of them, such as run",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(capsys, arguments, code, message):

@@ -83,10 +83,12 @@ def check_start(start, x, seed, shapes):
 
 def _check_finite(name, array, size):
     limit = math.sqrt(float(np.finfo(array.dtype).max) / (8 * size))
-    if not largest_of(array) <= limit:  # NaN is not
+    if not math.isfinite(largest := largest_of(array)):
+        raise ValueError(f"{name} must be finite: it has {largest}. Mend or remove such numbers")
+    if largest > limit:
         raise ValueError(
-            f"{name} must be finite, with squares whose sum is: {array.dtype} allows numbers up to "
-            f"{limit:.3g}, not {largest_of(array):.3g}. Remove or scale down what is larger"
+            f"the squares of {name} must have a finite sum: {array.dtype} allows numbers up to"
+            f" {limit:.3g}, not {largest:.3g}. Remove or scale down what is larger"
         )
 
 

@@ -70,7 +70,8 @@ def kmeans(x, k, *, start=None, iterations=100, seed=0):
 
     start: centres (k, d); default k-means++, drawn with `seed`. Ends after `iterations` moves of
     the centres, or when no point changes its cluster. A centre without points moves to the point
-    that is farthest from every centre. Returns `Clusters`; objective Σ_i min_j |x_i − v_j|².
+    that is farthest from every centre. A column in small units counts for nothing beside one in
+    large ones: scale them first. Returns `Clusters`; objective Σ_i min_j |x_i − v_j|².
     """
     return _cluster(x, k, EUCLIDEAN, math.inf, start, iterations, seed)
 

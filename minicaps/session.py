@@ -57,6 +57,8 @@ class Session:
                 raise CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
             _check_parts(trainer, path.with_name("split.json"))
             _write_config(trainer)
+            if (done := trainer.epoch) == trainer.options["epochs"]:
+                trainer.display.note(f"all {done} epochs are done: a larger --epochs trains more")
             return self._train(trainer)
 
     def prepare(self, options):

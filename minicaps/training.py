@@ -72,7 +72,8 @@ class Trainer:
         """Train to the last epoch; return the summary of the run."""
         self.display.start(self)
         few = diagnosis.few_steps(self.options, len(self.training))
-        self._tell("few steps", few, self.display.note)
+        if self.options["start_from"] is None:  # else it has learned already
+            self._tell("few steps", few, self.display.note)
         self._tell("vanishing step", diagnosis.vanishing_step(self.options), self.display.note)
         self._tell("pixels", diagnosis.pixels(self.training.pixels))
         if self.data.multi:

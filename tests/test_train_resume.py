@@ -341,6 +341,14 @@ def test_a_checkpoint_from_before_an_option_came_has_its_default():
     assert_equal_runs(go_on("run", "--epochs", "2"), straight)
 
 
+def test_a_run_that_is_done_says_how_to_go_on(capsys):
+    assert train.main([*TINY[:-1], "--out", "run"]) == 0  # not quiet
+    assert train.main(["--resume", "run", "--epochs", "2"]) == 0
+    assert "epochs are done" not in capsys.readouterr().out
+    assert train.main(["--resume", "run"]) == 0
+    assert "all 2 epochs are done: a larger --epochs trains more" in capsys.readouterr().out
+
+
 def test_fewer_epochs_than_done_are_refused(capsys):
     run("--epochs", "2")
     capsys.readouterr()

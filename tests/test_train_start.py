@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from tiny_runs import TINY, go_on, parameters, refused, run, same, summary, tiny  # noqa: F401
 
+from minicaps import train
+
 STILL = ("--learning-rate", "1e-30")  # a step that rounding swallows
 
 
@@ -16,6 +18,13 @@ def test_a_run_starts_from_the_best_parameters_of_another():
     assert same(parameters(second), parameters(first))
     third = run("--model", "capsule-cnn", "--iterations", "2", *STILL, out="fresh")
     assert not same(parameters(third), parameters(first))
+
+
+def test_few_pictures_are_enough_for_what_has_learned_already(capsys):
+    assert train.main([*TINY[:-1], "--out", "run"]) == 0  # not quiet
+    assert "few to learn from" in capsys.readouterr().out
+    assert train.main([*TINY[:-1], "--start-from", "run", "--out", "two"]) == 0
+    assert "few to learn from" not in capsys.readouterr().out
 
 
 def test_the_checkpoint_itself_may_be_named_too():

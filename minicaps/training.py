@@ -77,7 +77,8 @@ class Trainer:
         self._tell("vanishing step", diagnosis.vanishing_step(self.options), self.display.note)
         self._tell("pixels", diagnosis.pixels(self.training.pixels))
         if self.data.multi:
-            present, names = self.training.labels.sum(axis=0, dtype=np.int64), self.data.class_names
+            names = self.data.class_names
+            present = count_classes(self.training.labels, len(names))
             always = diagnosis.always_present(present, len(self.training), names)
             self._tell("always present", always)
         try:

@@ -97,9 +97,14 @@ def largest_of(array):
     return float(abs(array).max())
 
 
+def relative_rounding(dtype):
+    """How far rounding may move a mean of numbers up to 1."""
+    return 100 * float(np.finfo(dtype).eps)
+
+
 def rounding_of(array):
     """How far rounding may move a mean of such numbers: two that are closer count as equal."""
-    return 100 * float(np.finfo(array.dtype).eps) * largest_of(array)
+    return relative_rounding(array.dtype) * largest_of(array)
 
 
 def check_positive(name, value, dtype, low=0, power=1):

@@ -17,6 +17,7 @@ from minicaps.clustering.contract import (
     check_positive,
     iterate,
     largest_of,
+    relative_rounding,
 )
 from minicaps.clustering.kmeans import starting_point
 from minicaps.clustering.steps import LEAST, log_density, m_step
@@ -51,6 +52,8 @@ def gmm(x, k, *, covariance="full", floor=None, sigma=None, start=None, iteratio
     xp = array_module(x)
     unit = xp.ldexp(xp.ones_like(floor), xp.frexp(xp.sqrt(floor))[1])
     x, floor, held = x / unit, floor / unit**2, sigma is not None
+    if covariance == "full":  # eigenvalues are as inexact as the largest of them
+        floor = xp.maximum(floor.max(), relative_rounding(x.dtype) * x.var(axis=0).sum())
 
     def update(last):
         return _e_step(x, *_m_step(x, last, covariance, floor, held), covariance)
@@ -73,19 +76,19 @@ def _least_variances(x, start, covariance, floor, sigma):
     """Return the floor of the variance in each column (d,): σ², where σ is given."""
     xp, limits = array_module(x), np.finfo(x.dtype)
     spread = x.var(axis=0)
-    rounding = 100 * float(limits.eps) * xp.maximum(abs(x).max(axis=0), abs(start).max(axis=0))
+    noise = relative_rounding(x.dtype) * xp.maximum(abs(x).max(axis=0), abs(start).max(axis=0))
     if covariance == "isotropic":
-        spread, rounding = (xp.full_like(spread, n) for n in (spread.mean(), rounding.max()))
+        spread, noise = (xp.full_like(spread, n) for n in (spread.mean(), noise.max()))
     if sigma is not None:
         if covariance != "isotropic" or floor is not None:
             raise ValueError('sigma takes covariance="isotropic" and no floor: it fixes both')
-        low = float(rounding.max())
+        low = float(noise.max())
         return xp.full_like(spread, check_positive("sigma", sigma, x.dtype, low, power=2) ** 2)
     if floor is None:
         least = xp.maximum(1e-6 * spread, float(limits.tiny))
     else:
         least = xp.full_like(spread, check_positive("floor", floor, x.dtype))
-    return xp.maximum(least, rounding**2)
+    return xp.maximum(least, noise**2)
 
 
 def _rescaled(record, unit, covariance):
@@ -111,7 +114,7 @@ def _check_shares(start):
 def _m_step(x, last, covariance, floor, held):
     """Fit Gaussians to the points, weighted by the last responsibilities.
 
-    floor (d,): of the variances, which are held at it if `held`, with equal weights.
+    floor: of the variances, (d,) or one; they are held at it if `held`, with equal weights.
     Returns π (k,), μ (k, d), variances λ (k, d) along axes Q (k, d, d), None for the coordinates'.
     """
     xp, axes = array_module(x), None
@@ -125,9 +128,6 @@ def _m_step(x, last, covariance, floor, held):
         # Σ_j = Σ_i r_ij (x_i − μ_j)(x_i − μ_j)ᵀ = Q diag(λ) Qᵀ
         away = x.T - mean[..., None]  # (k, d, n)
         variance, axes = xp.linalg.eigh((share[:, None] * away) @ away.mT)
-        # Eigenvalues are as inexact as the largest of them.
-        noise = 100 * float(np.finfo(x.dtype).eps) * x.var(axis=0).sum()
-        floor = xp.maximum(floor.max(), noise)
     mean = xp.where((total <= LEAST)[:, None], last.centres, mean)  # empty: stay
     return weights, mean, xp.maximum(variance, floor), axes
 

@@ -62,7 +62,7 @@ def measure(lab, part, settings, seed):
     summary = read_summary(folder)
     return {
         "accuracy": summary["test_accuracy"],
-        **cost(folder),
+        **cost(summary),
     }
 
 

@@ -20,7 +20,7 @@ from minicaps.backend import array_module, to_host
 from minicaps.data import Split
 from minicaps.data.batches import batches
 from minicaps.experiments import equal
-from minicaps.experiments.lab import cost
+from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.losses import classification_loss
 from minicaps.measuring import EVALUATION_BATCH
@@ -87,7 +87,7 @@ def measure(lab, part, settings, seed):
         "clean": lab.accuracy(model, test),
         "against": against,
         "flat": flat(lab, model, test),
-        **cost(trained(lab, part, seed)),
+        **cost(read_summary(trained(lab, part, seed))),
     }
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from minicaps.data import Split, affine
 from minicaps.experiments import equal
-from minicaps.experiments.lab import cost
+from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
@@ -79,7 +79,7 @@ def measure(lab, part, settings, seed):
         shown = affine.changed(test, changes, seed=seed)
         for when, model in models.items():
             figures[when][kind] = lab.accuracy(model, shown)
-    return figures | cost(folder)
+    return figures | cost(read_summary(folder))
 
 
 def trained(lab, part, seed):

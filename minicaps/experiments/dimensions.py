@@ -10,8 +10,6 @@ pose is there. Invariance: the length, which says what is there, hardly moves.
 import numpy as np
 
 from minicaps import ops
-from minicaps.checkpoint import replacing
-from minicaps.data.pictures import write_picture
 from minicaps.data.strokes import POSE_NAMES
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import line, percent, spread
@@ -69,7 +67,7 @@ def measure(lab, part, settings, seed):
     return figures | {
         "length": [float(right.mean()), float(right.std())],
         "accuracy": summary["test_accuracy"],
-        **cost(folder),
+        **cost(summary),
     }
 
 
@@ -176,8 +174,7 @@ def draw(results, path, lab):
         ylabel="dimension",
     )
     lab.save(figure, path)
-    with replacing(path.with_stem(f"{path.stem}-sweep")) as file:
-        write_picture(file, grid[None])
+    lab.save_pixels(grid[None], path.with_stem(f"{path.stem}-sweep"))
 
 
 def swept(lab):

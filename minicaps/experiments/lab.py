@@ -11,6 +11,7 @@ from minicaps.backend import Device, to_host
 from minicaps.checkpoint import replacing, write_json
 from minicaps.command import results_folder
 from minicaps.data.batches import batches
+from minicaps.data.pictures import write_picture
 from minicaps.display import Display
 from minicaps.graph import no_grad
 from minicaps.lock import locked
@@ -44,6 +45,11 @@ class Lab:
     def save(self, figure, path):
         """Write a picture; a quick one says so, as it may be shown without the words beside it."""
         canvas.save(figure, path, QUICK if self.quick else "")
+
+    def save_pixels(self, pixels, path):
+        """Write what networks draw (1 or 3, H, W), in [0, 1], pixel by pixel."""
+        with replacing(path) as file:
+            write_picture(file, pixels)
 
     def data(self, name, seed, limit=None, **composed):
         """The data set `name`, or a small part of it. Other arguments: see `minicaps.data.load`."""
@@ -137,9 +143,8 @@ def read_summary(folder):
     return summary
 
 
-def cost(folder):
-    """What the network in a run folder costs, as figures: its parameters, seconds of training."""
-    summary = read_summary(folder)
+def cost(summary):
+    """What a network costs, as figures: its parameters, seconds of training."""
     return {"parameters": summary["parameters"], "seconds": summary["training_seconds"]}
 
 

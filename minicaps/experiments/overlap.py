@@ -20,9 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minicaps.checkpoint import replacing
 from minicaps.data.compose import box_overlap, compose
-from minicaps.data.pictures import write_picture
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, line, percent
 from minicaps.graph import no_grad
@@ -84,7 +82,7 @@ def measure(lab, part, settings, seed):
     return figures | {
         "boxes": box_overlap(pairs.parts(np.arange(len(pairs)))),
         "pictures": (len(learned.train) - settings["validation"]) * summary["epochs"],
-        **cost(folder),
+        **cost(summary),
     }
 
 
@@ -192,16 +190,16 @@ def draw(results, path, lab):
     left.suptitle("Two digits pulled apart: each is redrawn from its own capsule", color=INK)
     axes, view = left.subplots(4, SHOWN), first_pairs(lab)
     pairs = [Look(*(field[k] for field in view)) for k in range(len(view.digits))]
-    for column, one in zip(axes.T, pairs, strict=True):
-        _draw_pair(column, one)
+    rows = [_rows(one) for one in pairs]
+    for column, one, shown in zip(axes.T, pairs, rows, strict=True):
+        _draw_pair(column, one, shown)
     names = ("the picture", "its digits", "redrawn", "an absent one")
     for panel, name in zip(axes[:, 0], names, strict=True):
         panel.set_ylabel(name, color=INK)
     _draw_errors(right.subplots(), results)
     lab.save(figure, path)
-    grid = np.hstack([np.vstack(_rows(one)) for one in pairs])
-    with replacing(path.with_stem(f"{path.stem}-pairs")) as file:
-        write_picture(file, grid.transpose(2, 0, 1))
+    grid = np.hstack([np.vstack(shown) for shown in rows])
+    lab.save_pixels(grid.transpose(2, 0, 1), path.with_stem(f"{path.stem}-pairs"))
 
 
 def first_pairs(lab):
@@ -225,9 +223,9 @@ def _rows(one):
     return pair, *both, absent
 
 
-def _draw_pair(axes, one):
+def _draw_pair(axes, one, rows):
     """A column: what `_rows` gives, with the classes that are there, answered, and absent."""
-    for panel, row in zip(axes, _rows(one), strict=True):
+    for panel, row in zip(axes, rows, strict=True):
         panel.imshow(row)
         panel.set(xticks=[], yticks=[])
     below = {"ha": "center", "va": "top", "transform": axes[1].transAxes}

@@ -85,7 +85,7 @@ def measure(lab, part, settings, seed):
         "single": lab.accuracy(network(last), digits.test),
         **{layout: shares(last, digits.test, layout) for layout in LAYOUTS},
         "curve": [shares(epoch, held_out, "below") for epoch in range(1, last + 1)],
-        **cost(folder),
+        **cost(summary),
     }
 
 

@@ -86,7 +86,7 @@ def measure(lab, part, settings, seed):
     asked = digits.test.take(slice(PICTURES))
     figures = {
         "accuracy": summary["test_accuracy"],
-        **cost(folder),
+        **cost(summary),
         "entropy": entropy(lab.outputs(lambda x: model(x).couplings, asked)),
     }
     if part.endswith("-3") and not part.startswith(EM):

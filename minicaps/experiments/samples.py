@@ -15,7 +15,7 @@ import numpy as np
 
 from minicaps.data import Dataset
 from minicaps.experiments import equal
-from minicaps.experiments.lab import cost
+from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
@@ -72,7 +72,7 @@ def measure(lab, part, settings, seed):
     return {
         "pictures": len(training) // share,
         "accuracy": lab.accuracy(model, digits.test),
-        **cost(folder),
+        **cost(read_summary(folder)),
     }
 
 

@@ -65,7 +65,7 @@ def measure(lab, part, settings, seed):
     return {
         "accuracy": summary["test_accuracy"],
         "lengths": [float(q) for q in np.percentile(lengths, (5, 50, 95))],
-        **cost(folder),
+        **cost(summary),
     }
 
 

@@ -76,7 +76,7 @@ def measure(lab, part, settings, seed):
         "curve": curves[part],
         "epochs": epochs,
         **{name: tested(epoch) for name, epoch in epochs.items()},
-        **cost(folders[part]),
+        **cost(summary),
     }
 
 

@@ -54,6 +54,8 @@ def parts(quick):
         "schedule": "cosine",
         "batch_size": 16 if quick else 64,
     }
+    if quick:
+        common["limit"] = 1500  # training pictures; six networks take two minutes then
     capsules = common | {"model": "capsule-cnn"}
     return {
         "spherical": capsules | {"update": "spherical"},
@@ -67,9 +69,11 @@ def parts(quick):
 
 
 def measure(lab, part, settings, seed):
-    name, composed = settings["data"], {key: settings.get(key) for key in ("compose", "layout")}
-    folder = lab.train(part, lab.data(name, seed, **composed), settings | {"seed": seed})
-    digits = lab.data(name, seed)
+    name, limit = settings["data"], settings.get("limit")
+    composed = {key: settings.get(key) for key in ("compose", "layout")}
+    learned = lab.data(name, seed, limit, **composed)
+    folder = lab.train(part, learned, settings | {"seed": seed})
+    digits = lab.data(name, seed, limit)
     summary = read_summary(folder)
     held_out = digits.cut_validation(settings["validation"], seed)[1].take(slice(CURVE))
 

@@ -27,7 +27,8 @@ def check_gradients(function, *arrays, step=1e-5, rtol=1e-5, atol=1e-7, seed=0):
     """Compare the gradients of `function` with respect to all `arrays` with central differences.
 
     function: takes tensors, one for each array, and returns a tensor of any shape, or several in
-        a tuple or list. It must be deterministic and smooth within `step` of the arrays.
+        a tuple or list. It must be deterministic and smooth within `step` of the arrays: not
+        `squash` of a zero vector, nor `relu` of a 0.
     arrays: floating-point NumPy arrays; they are copied and widened to float64, and the copies are
         transposed, strided or reversed in memory where the arrays are.
     step: h in (f(x+h) − f(x−h)) / 2h, taken relative to max(1, |x|).

@@ -164,28 +164,28 @@ def test_a_network_without_decoder_says_so():
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "message"),
     [
-        ({"name": "capsnets"}, ValueError, "unknown model 'capsnets': choose capsnet, capsule-cnn"),
-        ({"preset": "large"}, ValueError, "unknown preset 'large': choose paper, small"),
-        ({"input_shape": (28, 28)}, ValueError, r"\(channels, height, width\), not \(28, 28\)"),
-        ({"input_shape": (0, 28, 28)}, ValueError, r"\(channels, height, width\), not \(0, 28"),
-        ({"classes": 1}, ValueError, "at least 2 classes, not 1"),
-        ({"squash": "cube"}, ValueError, "unknown squash 'cube': choose paper"),
-        ({"primary_squash": "cube"}, ValueError, "unknown squash 'cube': choose paper"),
-        ({"iterations": 0}, ValueError, "at least 1 iteration, not 0"),
-        ({"update": "average"}, ValueError, "unknown update 'average': choose accumulate"),
-        ({"gradient": "none"}, ValueError, "unknown gradient 'none': choose unrolled"),
-        ({"inverse_temperature": -1}, ValueError, "positive and finite, not -1"),
-        ({"iteration": 3}, TypeError, "unexpected keyword argument 'iteration'"),
-        ({"routing": "em"}, ValueError, "unknown routing 'em': choose agreement"),
-        ({"routing": "learned", "update": "recompute"}, ValueError, "update: no option of learned"),
-        ({"name": "baseline-cnn", "preset": None}, TypeError, "unexpected keyword .* 'preset'"),
+        ({"name": "capsnets"}, "unknown model 'capsnets': choose capsnet, capsule-cnn"),
+        ({"preset": "large"}, "unknown preset 'large': choose paper, small"),
+        ({"input_shape": (28, 28)}, r"\(channels, height, width\), not \(28, 28\)"),
+        ({"input_shape": (0, 28, 28)}, r"\(channels, height, width\), not \(0, 28"),
+        ({"classes": 1}, "at least 2 classes, not 1"),
+        ({"squash": "cube"}, "unknown squash 'cube': choose paper"),
+        ({"primary_squash": "cube"}, "unknown squash 'cube': choose paper"),
+        ({"iterations": 0}, "at least 1 iteration, not 0"),
+        ({"update": "average"}, "unknown update 'average': choose accumulate"),
+        ({"gradient": "none"}, "unknown gradient 'none': choose unrolled"),
+        ({"inverse_temperature": -1}, "positive and finite, not -1"),
+        ({"iteration": 3}, "iteration: no option of capsnet, which has preset, "),
+        ({"routing": "em"}, "unknown routing 'em': choose agreement"),
+        ({"routing": "learned", "update": "recompute"}, "update: no option of learned"),
+        ({"name": "baseline-cnn", "preset": None}, "preset: no option of baseline-cnn"),
     ],
 )
-def test_unknown_options_are_refused_before_any_work(change, error, message):
+def test_unknown_options_are_refused_before_any_work(change, message):
     arguments = {"name": "capsnet", "input_shape": (1, 17, 17), "classes": 3, "preset": "small"}
-    with pytest.raises(error, match=message):
+    with pytest.raises(ValueError, match=message):
         models.build(**arguments | change)
 
 

@@ -1,5 +1,7 @@
 """The networks, by name and preset."""
 
+import inspect
+
 from minicaps.models.capsnet import CAPSNET_PRESETS, CapsNet
 from minicaps.models.cnn import BaselineCNN, CapsuleCNN, PoolingCNN
 from minicaps.models.dense import DenseCNN
@@ -43,11 +45,10 @@ def build(name, input_shape, classes, **options):
         raise ValueError(f"input_shape must be (channels, height, width), not {input_shape}")
     if classes < 2:
         raise ValueError(f"a classifier needs at least 2 classes, not {classes}")
+    _, _, *known = inspect.signature(MODELS[name]).parameters
+    if unknown := sorted(options.keys() - known):
+        raise ValueError(f"{', '.join(unknown)}: no option of {name}, which has {', '.join(known)}")
     model = MODELS[name](tuple(input_shape), classes, **options)
-    model.config = {
-        "name": name,
-        "input_shape": list(input_shape),
-        "classes": classes,
-        "options": options,
-    }
+    shape = list(input_shape)
+    model.config = {"name": name, "input_shape": shape, "classes": classes, "options": options}
     return model

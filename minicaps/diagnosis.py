@@ -126,8 +126,8 @@ def never_predicted(predicted, present, pictures, names):
         return None
     return (
         f"of {pictures:,} validation pictures none is taken for {_some(names, never)}, though"
-        f" {present[never].sum():,} are: too little training, too few examples, or wrong labels;"
-        " try more --epochs, and look at the pictures with minicaps.data"
+        f" {present[never].sum():,} labels say so: too little training, too few examples, or wrong"
+        " labels; try more --epochs, and look at the pictures with minicaps.data"
     )
 
 

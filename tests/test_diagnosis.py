@@ -104,7 +104,7 @@ def test_a_class_that_is_never_the_answer():
         diagnosis.never_predicted(np.array([16, 1, 0]), present, 17, names) is None
     )  # eels are few
     said = diagnosis.never_predicted(np.array([17, 0, 0]), present, 17, names)
-    assert "of 17 validation pictures none is taken for 'dog', though 5 are" in said
+    assert "of 17 validation pictures none is taken for 'dog', though 5 labels say so" in said
 
 
 def test_a_class_that_no_picture_lacks():

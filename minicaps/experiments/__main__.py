@@ -56,6 +56,10 @@ def _run(options, command):
     seeds = range(options.seeds or (1 if options.quick else module.SEEDS))
     print(f"{options.name}: {module.TITLE}")
     results.make_folders()
+    if there := sum(len(results.read(seed)) for seed in seeds):
+        count = len(results.parts) * len(seeds)
+        text = f"{there} of {count} networks are measured already, in {folder}"
+        print(text + ("" if options.quick else "; to train all of them, give another --out"))
     try:
         with stop.listening():
             lacking = _measure(module, lab, results, seeds)

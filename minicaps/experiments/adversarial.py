@@ -44,7 +44,7 @@ GRADIENTS = ("loss", "difference")
 PICTURES, QUICK_PICTURES, STEPS = 1000, 100, 10
 SAYS = "capsules resist (toys)"
 KEY = equal.KEY | {
-    "accuracy, %": "share of the attacked test digits that are recognised all the same",
+    "accuracy, %": f"share of (at most {PICTURES:,}) attacked test digits that are recognised",
     "epoch": "of each seed: where both networks are about equally good at digits not learned",
     "no gradient": "share of the digits, %, whose gradient is exactly 0: they stay as they are",
     "attack": "by what each pixel gets brighter or darker:",
@@ -184,8 +184,9 @@ def headline(results):
             percent([f["against"][attack][-1] for f in seeds])
             for attack in ("loss", "iterated", "noise")
         ]
-        what = f"{part}: accuracy on digits as they are / attacked (ε = {STRENGTHS[-1]:g}) by the"
-        what += f" loss / by the difference of scores in {STEPS} steps / by noise"
+        what = f"{part}, at equal validation: accuracy on digits as they are / attacked (ε ="
+        what += f" {STRENGTHS[-1]:g}) by the loss / by the difference of scores in {STEPS}"
+        what += " steps / by noise"
         rows.append(line(what, SAYS, " / ".join([clean, *attacked]) + " %", seeds))
     return rows
 

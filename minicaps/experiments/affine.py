@@ -130,7 +130,8 @@ def headline(results):
     for part, seeds in results.items():
         moved, changed = (percent([f["equal"][k] for f in seeds]) for k in ("moved", "all three"))
         source = "{} / {} % (affNIST)".format(*SOURCE[part])
-        what = f"{part}: accuracy on moved digits / rotated, sheared and scaled, too"
+        what = f"{part}, at equal validation: accuracy on moved digits"
+        what += " / rotated, sheared and scaled, too"
         rows.append(line(what, source, f"{moved} / {changed} %", seeds))
     return rows
 

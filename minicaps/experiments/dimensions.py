@@ -28,7 +28,8 @@ COMPONENTS = 16  # of the features of the network with pooling: as many as a cap
 
 KEY = {
     "R²": "share of a pose's variance on test digits that a linear map of the features finds",
-    "capsules": "features: the 16 numbers of the capsule of the digit's class",
+    "capsules": "features: the 16 numbers of the digit's capsule; the decoder's weight is"
+    f" {RECONSTRUCTION}, in the paper 0.0005",
     "pooling": "features: the 128 numbers of a CNN with pooling, before its last layer",
     "of 16": "the first 16 principal components of these, as many as a capsule has numbers",
     "x": "how far to the right the digit is",

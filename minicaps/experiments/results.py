@@ -57,6 +57,7 @@ class Results:
         """Keep what work() returns as the figures of a part, unless they are there already."""
         if part in self.read(seed):
             return
+        print(f"\n{part}, seed {seed}")
         machine = describe_machine()
         entry = {"settings": self.parts[part], "figures": work(), "machine": machine}
         write_json(self._path(seed), self.read(seed) | {part: entry})

@@ -135,9 +135,10 @@ def headline(results):
         if seeds := results.get(part):
             rows.append(line(f"{part}: test error on strokes", "–", f"{error(seeds)} %", seeds))
             if "entropies" in seeds[0]:
-                ends = spread([f["entropies"][-1] for f in seeds], ".2f")
-                what = f"{part}: entropy of couplings after {LONG} iterations (0: one parent each)"
-                rows.append(line(what, "–", ends, seeds))
+                what = f"{part}: entropy of couplings after 3 / {LONG} iterations (1: to all"
+                what += " parents alike, 0: to one)"
+                ends = (spread([f["entropies"][r - 1] for f in seeds], ".2f") for r in (3, LONG))
+                rows.append(line(what, "–", " / ".join(ends), seeds))
     return rows
 
 

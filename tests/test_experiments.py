@@ -86,7 +86,11 @@ def test_an_experiment_measures_prints_and_writes(tiny_pairs, monkeypatch, capsy
     # and what is measured is not measured again
     monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("measured again"))
     assert command.main(QUICK) == 0
-    assert capsys.readouterr().out.splitlines()[-8:] == out.splitlines()[-8:]
+    again = capsys.readouterr().out
+    assert f"2 of 2 networks are measured already, in {FOLDER}\n" in again
+    assert again.splitlines()[-8:] == out.splitlines()[-8:]
+    assert command.main(["pairs", "--seeds", "1", "--device", "cpu", "--out", str(FOLDER)]) == 0
+    assert f"in {FOLDER}; to train all of them, give another --out\n" in capsys.readouterr().out
 
 
 def test_without_a_name_experiments_are_listed_with_their_headlines(tiny_pairs, undrawn, capsys):

@@ -117,14 +117,14 @@ def words_in(table, words):
     return {word: said for word, said in words.items() if any(word in cell for cell in cells)}
 
 
-def percent(values):
+def percent(values, digits=1):
     """The mean of shares, and their `spread`, in per cent: "93.4 ± 0.5"."""
-    return spread([100 * value for value in values], ".1f")
+    return spread([100 * value for value in values], f".{digits}f")
 
 
 def error(seeds):
     """The mean of the test errors of seeds, which have accuracies, in per cent: "1.52 ± 0.08"."""
-    return spread([100 * (1 - figures["accuracy"]) for figures in seeds], ".2f")
+    return percent([1 - figures["accuracy"] for figures in seeds], digits=2)
 
 
 def spread(values, style):

@@ -16,7 +16,7 @@ import numpy as np
 from minicaps.data import Dataset
 from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
-from minicaps.experiments.results import cost_cells, line, spread
+from minicaps.experiments.results import cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs import open_run
 
@@ -87,7 +87,7 @@ def repeated(lab, seed, share):
 def table(results):
     rows = [["", "pictures", "accuracy, %", "source", "parameters", "seconds"]]
     for part, seeds in results.items():
-        right = spread([100 * f["accuracy"] for f in seeds], ".2f")
+        right = percent([f["accuracy"] for f in seeds], digits=2)
         count = f"{seeds[0]['pictures']:,}"
         rows.append([part, count, right, "fewer needed, no figure", *cost_cells(seeds)])
     return rows
@@ -98,7 +98,7 @@ def headline(results):
     for part, seeds in results.items():
         network, count = part.partition("-")[0], seeds[0]["pictures"]
         what = f"{network}: accuracy when learned with {count:,} pictures"
-        right = spread([100 * f["accuracy"] for f in seeds], ".2f")
+        right = percent([f["accuracy"] for f in seeds], digits=2)
         rows.append(line(what, "fewer needed, no figure", f"{right} %", seeds))
     return rows
 

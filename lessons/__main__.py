@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lessons import page
-from minicaps.command import start
+from lessons.machinery import page
+from minicaps.cli.command import start
 
 CHOICES = ("run", "check", "update", "notebook", "web")
 COMMANDS = """commands:
@@ -93,7 +93,7 @@ def list_lessons():
 def run(path):
     """Run a page as a script: what it prints is printed below the heading of its section, what it
     shows becomes PNGs."""
-    from lessons import execute
+    from lessons.machinery import execute
 
     shown, folder, number, heading = [], None, 0, None
     with execute.stage(shown) as namespace:
@@ -115,13 +115,13 @@ def run(path):
 
 
 def check(path):
-    from lessons.check import find_problems
+    from lessons.machinery.check import find_problems
 
     return report(path, find_problems(path), "is as its code says")
 
 
 def update(path):
-    from lessons import check
+    from lessons.machinery import check
 
     repaired, remaining = check.update(path)
     for problem in repaired:
@@ -130,7 +130,7 @@ def update(path):
 
 
 def notebook(path):
-    from lessons.notebook import make_notebook
+    from lessons.machinery.notebook import make_notebook
 
     target = Path(f"{path.stem}.ipynb")
     if target.exists():  # with what a reader has changed in it
@@ -142,7 +142,7 @@ def notebook(path):
 
 
 def web():
-    from lessons.web import build
+    from lessons.machinery.web import build
 
     try:
         build.build()

@@ -4,7 +4,7 @@ import signal
 import sys
 
 # While `python -m minicaps.…` imports its modules, Ctrl-C ends it without a word, not with a
-# traceback; `minicaps.command.start` then listens. Any other import leaves signals alone.
+# traceback; `minicaps.cli.command.start` then listens. Any other import leaves signals alone.
 if (
     sys.argv[:1] == ["-m"]
     and any(word.startswith("minicaps.") for word in sys.orig_argv)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps import data, insight, plotting, runs, samples, scores
+from minicaps import data, plotting
 from minicaps.backend import choose_device
-from minicaps.command import (
+from minicaps.cli.command import (
     WrongUsage,
     add_device,
     data_source,
@@ -21,9 +21,12 @@ from minicaps.command import (
     results_folder,
     start,
 )
-from minicaps.evaluate import classify
-from minicaps.measuring import EVALUATION_BATCH
+from minicaps.evaluate import metrics, select
+from minicaps.evaluate.__main__ import classify
+from minicaps.models import inspection
 from minicaps.plotting import short
+from minicaps.runs.inference import EVALUATION_BATCH
+from minicaps.runs.run import open_run
 
 NAME = "minicaps.plot"
 OFFSETS = np.linspace(-0.25, 0.25, 11)  # Sabour et al. 2017, figure 4
@@ -81,7 +84,7 @@ def _figure(text):
 
 
 def _run(parser, options):
-    run = runs.open_run(options.run, choose_device(options.device))
+    run = open_run(options.run, choose_device(options.device))
     missing = _missing(run)
     if refused := [what for what in options.what if what in missing]:
         parser.error(f"cannot draw {refused[0]}: {missing[refused[0]]}")
@@ -98,7 +101,7 @@ def _missing(run):
     missing = {}
     if not (run.folder / "metrics.csv").exists():
         missing["curves"] = f"there is no {run.folder / 'metrics.csv'}"
-    if not insight.has_decoder(run.model):
+    if not inspection.has_decoder(run.model):
         missing |= dict.fromkeys(("reconstructions", "sweeps"), "this network has no decoder")
     if run.model.children_grid is None:
         missing["couplings"] = "this network has no capsules"
@@ -132,7 +135,7 @@ class Shown:
     @cached_property
     def test(self):
         o = self.options
-        return samples.choose(self.run, source=o.data, folder=o.data_dir).split
+        return select.choose(self.run, source=o.data, folder=o.data_dir).split
 
     @cached_property
     def index(self):
@@ -165,7 +168,7 @@ class Shown:
 
     @cached_property
     def view(self):
-        return insight.view(self.run.model, self.picture, multi=self.run.multi)
+        return inspection.view(self.run.model, self.picture, multi=self.run.multi)
 
 
 def _curves(shown, path):
@@ -182,7 +185,7 @@ def _curves(shown, path):
 
 def _reconstructions(shown, path):
     run = shown.run
-    insight.draw_reconstructions(run.model, shown.test, run.class_names, run.device, path)
+    inspection.draw_reconstructions(run.model, shown.test, run.class_names, run.device, path)
 
 
 def _confusion(shown, path):
@@ -190,7 +193,7 @@ def _confusion(shown, path):
     if shown.test.multi:
         raise data.DataError("a picture may have several classes: see minicaps.evaluate")
     answers = classify(shown.run, shown.test, EVALUATION_BATCH, quiet=False).argmax(axis=1)
-    counts = scores.confusion_matrix(shown.test.labels, answers, len(names))
+    counts = metrics.confusion_matrix(shown.test.labels, answers, len(names))
     plotting.confusion(counts, names, path)
 
 
@@ -203,20 +206,24 @@ def _couplings(shown, path):
     if parents > len(names):
         columns["orphans, for no class"] = len(names)
     columns = [
-        (title, np.array([insight.share_map(c, grid, parent) for c in view.couplings]), 1 / parents)
+        (
+            title,
+            np.array([inspection.share_map(c, grid, parent) for c in view.couplings]),
+            1 / parents,
+        )
         for title, parent in columns.items()
     ]
-    entropies = [insight.entropy(c) for c in view.couplings]
+    entropies = [inspection.entropy(c) for c in view.couplings]
     plotting.couplings(path, shown.picture, columns, entropies, np.log(parents), grid)
 
 
 def _sweeps(shown, path):
-    drawn = insight.sweep(shown.run.model, shown.view.poses, shown.label, OFFSETS)
+    drawn = inspection.sweep(shown.run.model, shown.view.poses, shown.label, OFFSETS)
     plotting.sweeps(path, drawn, OFFSETS, shown.run.class_names[shown.label])
 
 
 def _kernels(shown, path):
-    plotting.kernels(path, insight.first_kernels(shown.run.model))
+    plotting.kernels(path, inspection.first_kernels(shown.run.model))
 
 
 FIGURES = {

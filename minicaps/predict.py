@@ -5,12 +5,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from minicaps import data, insight, plotting, runs
+from minicaps import data, plotting
 from minicaps.backend import choose_device
-from minicaps.command import add_device, fail, guarded, parser_for_run, results_folder, start
-from minicaps.data.files import files_in
-from minicaps.data.pictures import centre, file_names, fit, has_light_border, read_picture
-from minicaps.multilabel import SEEN
+from minicaps.cli.command import add_device, fail, guarded, parser_for_run, results_folder, start
+from minicaps.data.images import centre, file_names, fit, has_light_border, read_picture
+from minicaps.data.own.files import files_in
+from minicaps.models import inspection
+from minicaps.models.multilabel import SEEN
+from minicaps.runs.run import open_run
 
 NAME = "minicaps.predict"
 CENTRED = ("mnist", "strokes")  # others need not have their ink in the middle
@@ -69,7 +71,7 @@ def _parser():
 
 
 def _run(options):
-    run = runs.open_run(options.run, choose_device(options.device))
+    run = open_run(options.run, choose_device(options.device))
     files, code = _files(options.pictures)
     figures = [None] * len(files)
     if not options.no_figures:
@@ -119,7 +121,7 @@ def _predict(run, file, options, figure):
     """What the network says of a file, as a dictionary for JSON; draws the figure, if any."""
     picture = read_picture(file)
     shown, changes = _prepared(run, picture, options)
-    view = insight.view(run.model, shown, multi=run.multi)
+    view = inspection.view(run.model, shown, multi=run.multi)
     scores = {run.class_names[k]: float(view.scores[k]) for k in view.ranking}
     seen, doubt = _seen(run, scores)
     result = {
@@ -222,9 +224,9 @@ def _draw(run, shown, view, result):
     grid = run.model.children_grid
     if grid is not None:
         last = view.couplings[-1]
-        shares = insight.share_map(last, grid, view.answer), grid, 1 / last.shape[1]
+        shares = inspection.share_map(last, grid, view.answer), grid, 1 / last.shape[1]
     if view.poses is not None:
-        drawn = insight.reconstruction(run.model, view.poses, view.answer)
+        drawn = inspection.reconstruction(run.model, view.poses, view.answer)
     headline = f"Answer: {_headline(result)}" if not result["doubt"] else _headline(result)
     plotting.prediction(
         result["figure"],

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from own_files import SIZE, noise, write
 
-from minicaps import evaluate, plotting
-from minicaps.checkpoint import write_json
+from minicaps import plotting
+from minicaps.evaluate import __main__ as evaluate
+from minicaps.runs.checkpoint import write_json
 
 FILES = ["confusion.csv", "confusion.png", "evaluation.json", "predictions.csv", "worst.png"]
 

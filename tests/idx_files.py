@@ -6,9 +6,9 @@ import struct
 
 import numpy as np
 
-from minicaps.data import sources
+from minicaps.data import download
 
-FILES = tuple(sources.SOURCES["mnist"].md5)
+FILES = tuple(download.SOURCES["mnist"].md5)
 TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS = FILES
 CLOSED = "http://127.0.0.1:9/"  # nothing listens there
 
@@ -32,9 +32,9 @@ def zipped(content):
 
 def isolate(monkeypatch, folder):
     """Empty stand-ins for the cache and Debian's folder inside `folder`; nothing told; no proxy."""
-    monkeypatch.delenv(sources.ENVIRONMENT, raising=False)
-    monkeypatch.setattr(sources, "cache_folder", lambda: folder / "cache")
-    monkeypatch.setattr(sources, "DEBIAN", folder / "debian")
+    monkeypatch.delenv(download.ENVIRONMENT, raising=False)
+    monkeypatch.setattr(download, "cache_folder", lambda: folder / "cache")
+    monkeypatch.setattr(download, "DEBIAN", folder / "debian")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(name, "127.0.0.1")
     return folder
@@ -63,8 +63,8 @@ class Tiny:
         sums = {
             file: (md5(zipped(content)), md5(content)) for file, content in self.contents.items()
         }
-        source = sources.Source("tiny", tuple("0123456789"), (20, 7), mirrors, sums)
-        self.monkeypatch.setitem(sources.SOURCES, self.name, source)
+        source = download.Source("tiny", tuple("0123456789"), (20, 7), mirrors, sums)
+        self.monkeypatch.setitem(download.SOURCES, self.name, source)
 
     def write(self, folder, pack=zipped, suffix=".gz"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import matplotlib
 from markdown_it import MarkdownIt
 from matplotlib.mathtext import MathTextParser
 
-from lessons.page import IMAGE, find_pages, read_blocks
+from lessons.machinery.page import IMAGE, find_pages, read_blocks
 
 matplotlib.use("Agg")
 MARKDOWN = MarkdownIt("commonmark").enable("table")

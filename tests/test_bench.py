@@ -12,13 +12,14 @@ import types
 import numpy as np
 import pytest
 
-from minicaps import allocator, models
+from minicaps import models
 from minicaps.bench import __main__ as bench
 from minicaps.bench import count as bench_count
 from minicaps.bench import memory as bench_memory
 from minicaps.bench import network as bench_network
 from minicaps.bench import timing as bench_timing
-from minicaps.bench.steps import Case, TrainingStep, inference
+from minicaps.bench.cases import Case, TrainingStep, inference
+from minicaps.cli import allocator
 from minicaps.graph import is_recording
 from minicaps.nn import Module
 from minicaps.routing import Routed
@@ -355,7 +356,7 @@ def test_memory_that_cannot_be_measured_is_left_out(monkeypatch, capsys):
 
 FAULTS = """
 import resource, numpy, minicaps, minicaps.bench
-from minicaps.allocator import keep_memory
+from minicaps.cli.allocator import keep_memory
 
 def faults():
     numpy.ones(2**23)

@@ -14,7 +14,7 @@ from minicaps.bench import memory as bench_memory  # noqa: E402
 from minicaps.bench import network as bench_network  # noqa: E402
 from minicaps.bench import timing as bench_timing  # noqa: E402
 from minicaps.bench import twins as bench_torch  # noqa: E402
-from minicaps.bench.steps import Case, TrainingStep, inference  # noqa: E402
+from minicaps.bench.cases import Case, TrainingStep, inference  # noqa: E402
 
 TWINS = {**bench_torch.VARIANTS, **bench_torch.POPULAR}
 

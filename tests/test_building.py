@@ -3,9 +3,9 @@
 import pytest
 from tiny_runs import edit, run, tiny  # noqa: F401 (used by every test here)
 
-from minicaps import checkpoint
 from minicaps.backend import choose_device
-from minicaps.building import load_model
+from minicaps.runs import checkpoint
+from minicaps.runs.building import load_model
 
 CPU = choose_device("cpu")
 

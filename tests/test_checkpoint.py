@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minicaps import checkpoint
-from minicaps.checkpoint import CheckpointError
+from minicaps.runs import checkpoint
+from minicaps.runs.checkpoint import CheckpointError
 
 ROOT = Path(__file__).parents[1]
 META = {"model": {"name": "x", "classes": 10}, "note": "größer", "numbers": [0.1, 1e-300, None]}

@@ -213,7 +213,7 @@ def test_interrupted(here, monkeypatch, capsys):
 def test_importing_the_data_sets_imports_only_numpy():
     code = """
 import sys
-import minicaps.data, minicaps.data.batches, minicaps.data.sources
+import minicaps.data, minicaps.data.batches, minicaps.data.download
 print([name for name in ("matplotlib", "pooch", "requests", "tqdm", "cupy") if name in sys.modules])
 """
     done = subprocess.run(

@@ -6,7 +6,7 @@ from PIL import Image
 from test_data_command import run
 
 from minicaps.data import load
-from minicaps.data.pictures import (
+from minicaps.data.images import (
     background,
     centre,
     file_names,

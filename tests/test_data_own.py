@@ -20,10 +20,11 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import train
 from minicaps.data import __main__ as command
-from minicaps.data import folders, load
-from minicaps.data.pictures import read_picture
+from minicaps.data import load
+from minicaps.data.images import read_picture
+from minicaps.data.own import folders
+from minicaps.train import __main__ as train
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from minicaps.data import DataError
-from minicaps.data.pictures import fit, picture_size, read_picture
+from minicaps.data.images import fit, picture_size, read_picture
 
 
 def saved(path, numbers, **keywords):

@@ -27,7 +27,7 @@ from idx_files import (
     zipped,
 )
 
-from minicaps.data import DataError, load, sources
+from minicaps.data import DataError, download, load
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,7 @@ def failure(*arguments, **options):
 def test_every_place_is_searched(monkeypatch, places, mnist, place, inside):
     mnist.write(places / place / inside)
     if place == "environment":
-        monkeypatch.setenv(sources.ENVIRONMENT, str(places / place))
+        monkeypatch.setenv(download.ENVIRONMENT, str(places / place))
     check(load("mnist", folder=places / place if place == "told" else None), mnist.arrays)
 
 
@@ -118,11 +118,11 @@ def test_gzipped_or_not(places, mnist, pack, suffix):
 def test_the_told_folder_comes_first_then_the_others_in_order(monkeypatch, places, mnist):
     order = ["told", "environment", "cache", "debian"]
     (places / "told").mkdir()
-    monkeypatch.setenv(sources.ENVIRONMENT, str(places / "environment"))
-    assert sources.roots(places / "told") == [places / name for name in order]
+    monkeypatch.setenv(download.ENVIRONMENT, str(places / "environment"))
+    assert download.roots(places / "told") == [places / name for name in order]
     for place in reversed(order):
         mnist.write(places / place)
-        assert sources.find("mnist", TRAIN_IMAGES, places / "told").parent == places / place
+        assert download.find("mnist", TRAIN_IMAGES, places / "told").parent == places / place
 
 
 def test_two_data_sets_in_one_folder(places, mnist, fashion):
@@ -282,7 +282,7 @@ def test_an_interrupted_download_leaves_nothing(monkeypatch, places, mnist):
 
 def test_without_network_the_error_says_what_to_do(monkeypatch, places, mnist):
     (places / "told").mkdir()
-    monkeypatch.setenv(sources.ENVIRONMENT, str(places / "environment"))
+    monkeypatch.setenv(download.ENVIRONMENT, str(places / "environment"))
     message = failure("mnist", folder=places / "told")
     for place in ("told", "environment", "cache", "debian"):
         assert f"looked in {places / place}" in message
@@ -290,7 +290,7 @@ def test_without_network_the_error_says_what_to_do(monkeypatch, places, mnist):
     assert all(f"{file}.gz" in message for file in FILES)
     assert "FOLDER/mnist" in message
     assert "--data-dir" in message
-    assert sources.ENVIRONMENT in message
+    assert download.ENVIRONMENT in message
 
 
 def test_a_cache_that_cannot_be_written(places, mnist, server):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from minicaps.data import DataError, load, own, table
+from minicaps.data import DataError, load, own
+from minicaps.data.own import table
 
 HEADER = "file,cup,spoon,plate\n"
 

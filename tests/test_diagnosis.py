@@ -13,8 +13,9 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import Tensor, data, diagnosis, models, ops, training
-from minicaps.training import Trainer
+from minicaps import Tensor, data, models, ops
+from minicaps.train import diagnosis, trainer
+from minicaps.train.trainer import Trainer
 
 
 def mean_loss(length, classes):
@@ -125,7 +126,7 @@ def test_a_loss_of_zero_is_not_stuck():
 
 def test_a_run_tells_once_and_keeps_it(monkeypatch, capsys):
     """Every epoch looks dead; it is said once, also after the run was gone on with."""
-    monkeypatch.setattr(training, "evaluate", lambda *_, **__: (0.81, 1))
+    monkeypatch.setattr(trainer, "evaluate", lambda *_, **__: (0.81, 1))
     folder = run("--epochs", "2")
     go_on(folder, "--epochs", "4")
     assert capsys.readouterr().err.count("network is dead") == 1

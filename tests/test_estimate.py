@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from tiny_runs import TINY, refused, tiny  # noqa: F401 (used by every test here)
 
-from minicaps import estimate, machine, train
-from minicaps.options import complete
+from minicaps.cli import machine
+from minicaps.train import __main__ as train
+from minicaps.train import estimate
+from minicaps.train.options import complete
 
 FOUND = {"memory": 50 * 2**20, "step": 0.02, "picture": 0.001}
 
@@ -37,7 +39,7 @@ def test_the_figures_follow_from_what_was_measured(measured, capsys):
     )
     assert lines[5] == "Total: 0.3 s for 3 epochs, and a test on 30 pictures"
     assert os.listdir() == []
-    assert measured[0][0] == "minicaps.estimate" and measured[0][2:] == (1, 28, 28, 10)
+    assert measured[0][0] == "minicaps.train.estimate" and measured[0][2:] == (1, 28, 28, 10)
 
 
 def test_seeds_and_patience_and_long_runs(measured, monkeypatch, capsys):
@@ -62,7 +64,9 @@ def test_in_a_process_of_its_own():
     for size in (8, 256):
         given = {"reconstruction": 0, "out": "x", "device": "cpu", "batch_size": size}
         options = json.dumps(complete(given) | {"validation": 0, "several": False})
-        found.append(json.loads(machine.in_a_process("minicaps.estimate", options, 1, 28, 28, 10)))
+        found.append(
+            json.loads(machine.in_a_process("minicaps.train.estimate", options, 1, 28, 28, 10))
+        )
     few, many = found
     assert many["step"] > 2 * few["step"] > 0
     assert 0 < few["picture"] < few["step"]
@@ -82,11 +86,11 @@ def test_steps_with_several_classes(kind, capsys):
 
 def test_a_failure_in_the_process_is_a_sentence(monkeypatch, capsys):
     def broken(*_):
-        raise machine.ProcessError("python -m minicaps.estimate has failed: MemoryError")
+        raise machine.ProcessError("python -m minicaps.train.estimate has failed: MemoryError")
 
     monkeypatch.setattr(estimate, "in_a_process", broken)
     said = refused_with_output(capsys, *TINY, "--estimate")
-    assert said == "minicaps.train: python -m minicaps.estimate has failed: MemoryError\n"
+    assert said == "minicaps.train: python -m minicaps.train.estimate has failed: MemoryError\n"
 
 
 def refused_with_output(capsys, *arguments):

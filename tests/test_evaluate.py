@@ -18,13 +18,15 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import evaluate, evaluation, models, scores
+from minicaps import models
 from minicaps.backend import choose_device
-from minicaps.building import load_model
 from minicaps.data import load
 from minicaps.data.batches import batches
+from minicaps.evaluate import __main__ as evaluate
+from minicaps.evaluate import metrics, report
 from minicaps.graph import no_grad
-from minicaps.runs import open_run
+from minicaps.runs.building import load_model
+from minicaps.runs.run import open_run
 from minicaps.tensor import Tensor
 
 CPU = choose_device("cpu")
@@ -53,7 +55,7 @@ def test_counts_are_those_of_an_independent_reference():
     assert np.array_equal(found["confusion"], wanted)
     assert found["samples"] == 30 == found["right"] + found["wrong"]
     assert found["right"] == (answers == test.labels).sum()
-    assert found["accuracy_interval_95"] == list(scores.wilson(found["right"], 30))
+    assert found["accuracy_interval_95"] == list(metrics.wilson(found["right"], 30))
     rates = precision_recall_fscore_support(
         test.labels, answers, labels=range(10), zero_division=np.nan
     )
@@ -136,7 +138,7 @@ def test_what_is_printed_and_written(capsys):
     )
     for row in found["classes"]:
         assert re.search(rf"^{row['name']} +{row['pictures']} +{row['right']} +", said, re.M)
-    k, j, count = scores.most_confused(np.array(found["confusion"]), 1)[0]
+    k, j, count = metrics.most_confused(np.array(found["confusion"]), 1)[0]
     assert f"confusions:\n  {k} taken for {j}: {count} of " in said
     never = [row["name"] for row in found["classes"] if row["pictures"] and not row["answered"]]
     assert (f"Never the answer: {', '.join(never)}\n" in said) == bool(never)
@@ -151,11 +153,11 @@ def test_the_worst_pictures_are_drawn_from_both_capsules(options):
     folder = run("--epochs", "2", *options)
     opened, test = open_run(folder, CPU), load("strokes").test
     lengths = evaluate.classify(opened, test, 250)
-    images, drawn, captions, wrong = evaluation.find_worst(opened, test, lengths)
-    which = scores.worst(lengths, test.labels, 10)
+    images, drawn, captions, wrong = report.find_worst(opened, test, lengths)
+    which = metrics.worst(lengths, test.labels, 10)
     assert np.array_equal(images, test.images[which])
     assert np.array_equal(wrong, lengths[which].argmax(axis=1) != test.labels[which])
-    rival = scores.rivals(lengths, test.labels)[0][which]
+    rival = metrics.rivals(lengths, test.labels)[0][which]
     for k, (own, other) in enumerate(captions):
         assert own == f"{test.labels[which[k]]}: {lengths[which[k], test.labels[which[k]]]:.2f}"
         assert other == f"{rival[k]}: {lengths[which[k], rival[k]]:.2f}"

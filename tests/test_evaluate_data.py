@@ -15,12 +15,12 @@ from evaluations import (
 from own_files import SIZE, noise, write
 from tiny_runs import edit, run, summary, tiny  # noqa: F401 (used by every test here)
 
-from minicaps import samples
 from minicaps.backend import choose_device
-from minicaps.command import WrongUsage
+from minicaps.cli.command import WrongUsage
 from minicaps.data import load
-from minicaps.data.pictures import fit, read_picture
-from minicaps.runs import open_run
+from minicaps.data.images import fit, read_picture
+from minicaps.evaluate import select
+from minicaps.runs.run import open_run
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 CPU = choose_device("cpu")
@@ -37,7 +37,7 @@ def trained(pets):
 
 
 def chosen(folder, *arguments, **options):
-    return samples.choose(open_run(folder, CPU), *arguments, **options)
+    return select.choose(open_run(folder, CPU), *arguments, **options)
 
 
 def split_of(folder):

@@ -10,8 +10,9 @@ from evaluations import measured, refusal
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 from tiny_runs import run, summary, tiny  # noqa: F401 (used by every test here)
 
-from minicaps import evaluation_multi, plotting
+from minicaps import plotting
 from minicaps.data import Split
+from minicaps.evaluate import report_multi
 from minicaps.plotting.members import members as drawn_really
 
 NAMES = ("cup", "spoon", "plate")
@@ -45,7 +46,7 @@ def test_sets_and_largest_by_hand():
             [0.1, 0.6, 0.1],
         ]
     )
-    found = evaluation_multi.measure(a_run(), split_of(labels), activations)
+    found = report_multi.measure(a_run(), split_of(labels), activations)
     assert (found["samples"], found["right"], found["wrong"]) == (5, 2, 3)
     assert (found["top_samples"], found["top_right"]) == (3, 2)
     assert found["accuracy_interval_95"] == pytest.approx((0.1176, 0.7693), abs=1e-4)
@@ -66,9 +67,9 @@ def test_rates_are_those_of_scikit_learn(logits):
     labels = random.integers(0, 2, (200, 3))
     activations = np.clip(labels * 0.3 + random.random((200, 3)) * 0.7, 0, 1)
     scores = activations - 0.5 if logits else activations
-    found = evaluation_multi.measure(a_run(logits), split_of(labels), scores)
+    found = report_multi.measure(a_run(logits), split_of(labels), scores)
     said = f"whose {'logit is above 0' if logits else 'length is above 0.5'}"
-    assert evaluation_multi.report(found)[0].endswith(said)
+    assert report_multi.report(found)[0].endswith(said)
     answers = (activations > 0.5).astype(int)
     assert found["accuracy"] == accuracy_score(labels, answers)
     expected = precision_recall_fscore_support(labels, answers)
@@ -79,22 +80,22 @@ def test_rates_are_those_of_scikit_learn(logits):
 
 def test_one_class_in_each_picture_is_a_case_of_it():
     images = np.zeros((2, 1, 2, 2), np.float32)
-    found = evaluation_multi.measure(
+    found = report_multi.measure(
         a_run(), Split(images, np.array([2, 0])), np.array([[0.1, 0.2, 0.8], [0.9, 0.8, 0.1]])
     )
     assert (found["right"], found["top_right"], found["top_samples"]) == (1, 2, 2)
 
 
 def test_a_class_without_pictures_has_no_rate():
-    row = evaluation_multi.measure(a_run(), split_of([[1, 0, 0]]), np.array([[0.9, 0, 0]]))
+    row = report_multi.measure(a_run(), split_of([[1, 0, 0]]), np.array([[0.9, 0, 0]]))
     assert row["classes"][1]["recall"] is None and row["classes"][1]["precision"] is None
-    assert evaluation_multi.report_classes(row)
+    assert report_multi.report_classes(row)
 
 
 def test_the_worst_come_first():
     labels = [[1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 0, 0]]
     activations = np.array([[0.9, 0.1, 0.1], [0.3, 0.1, 0.1], [0.1, 0.9, 0.1], [0.55, 0.2, 0.2]])
-    _, drawn, worst, answers, names = evaluation_multi.find_worst(
+    _, drawn, worst, answers, names = report_multi.find_worst(
         a_run(), split_of(labels), activations, 3
     )
     assert drawn is None and names == NAMES

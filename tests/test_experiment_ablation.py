@@ -11,7 +11,7 @@ from minicaps import data
 from minicaps.data import DataError
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import ablation
-from minicaps.options import complete
+from minicaps.train.options import complete
 
 FOLDER = Path("runs/experiments/ablation-quick")
 QUICK = ["ablation", "--quick", "--device", "cpu"]

@@ -14,10 +14,10 @@ from tiny_experiments import few  # noqa: F401
 from tiny_runs import edit, environment, send_in_call, tiny  # noqa: F401
 
 from minicaps.backend import choose_device
+from minicaps.cli.stopping import StopRequest
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import adversarial, affine, lab, pairs, routing, samples
 from minicaps.experiments.results import Results
-from minicaps.stopping import StopRequest
 
 QUICK = ["pairs", "--quick", "--device", "cpu"]
 FOLDER = Path("runs/experiments/pairs-quick")
@@ -64,7 +64,7 @@ def test_a_folder_without_permission_is_told_before_the_work():
     code = """
 import os, sys
 from pathlib import Path
-from minicaps.checkpoint import CheckpointError
+from minicaps.runs.checkpoint import CheckpointError
 from minicaps.experiments.results import Results
 if os.getuid() == 0:
     os.setuid(65534)

@@ -9,8 +9,8 @@ from tiny_experiments import few  # noqa: F401
 from tiny_runs import tiny  # noqa: F401
 
 from minicaps.backend import choose_device
+from minicaps.cli.stopping import StopRequest
 from minicaps.experiments import adversarial, affine, lab
-from minicaps.stopping import StopRequest
 
 
 @pytest.mark.parametrize("name", ["adversarial", "affine", "pairs", "viewpoint"])

@@ -11,12 +11,12 @@ from tiny_runs import summary, tiny  # noqa: F401
 
 from minicaps import models
 from minicaps.backend import choose_device
+from minicaps.cli.stopping import StopRequest
 from minicaps.data import strokes
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import overlap
 from minicaps.experiments.lab import Lab
-from minicaps.multilabel import redraw
-from minicaps.stopping import StopRequest
+from minicaps.models.multilabel import redraw
 
 
 def test_what_is_recognised_by_hand():

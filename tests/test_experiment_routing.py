@@ -10,7 +10,7 @@ from tiny_runs import tiny  # noqa: F401
 
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import routing
-from minicaps.options import complete
+from minicaps.train.options import complete
 
 
 def test_em_is_another_network_with_fewer_pictures():

@@ -12,8 +12,8 @@ from minicaps import ops
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import squash
 from minicaps.models import build
-from minicaps.options import complete
 from minicaps.tensor import Tensor
+from minicaps.train.options import complete
 
 FOLDER = Path("runs/experiments/squash-quick")
 

@@ -10,9 +10,9 @@ from tiny_experiments import few  # noqa: F401
 from tiny_runs import tiny  # noqa: F401
 
 from minicaps.backend import choose_device
+from minicaps.cli.stopping import StopRequest
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import lab, results
-from minicaps.stopping import StopRequest
 
 NETWORKS_DRAWN = {"adversarial", "dimensions", "overlap"}
 

@@ -8,9 +8,10 @@ import pytest
 from tiny_experiments import few  # noqa: F401
 from tiny_runs import tiny  # noqa: F401
 
-from minicaps import checkpoint, data
+from minicaps import data
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import equal, lab, viewpoint
+from minicaps.runs import checkpoint
 
 FOLDER = Path("runs/experiments/viewpoint-quick")
 

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from minicaps import Tensor, insight, models, no_grad, ops
+from minicaps import Tensor, models, no_grad, ops
 from minicaps.backend import choose_device, device_of
+from minicaps.models import inspection
 from minicaps.models.sizes import ChildrenGrid
 from minicaps.nn.matrix import MatrixClassCaps
 
@@ -88,7 +89,7 @@ ROUTED = [
 def test_couplings_of_each_iteration_are_those_of_a_network_with_so_many(name, options):
     model = build(name, **options)
     image = picture()
-    view = insight.view(model, image)
+    view = inspection.view(model, image)
     assert len(view.couplings) == options.get("iterations", 3)
     for count, couplings in enumerate(view.couplings, 1):
         if count == 1:
@@ -107,7 +108,7 @@ def test_couplings_of_each_iteration_are_those_of_a_network_with_so_many(name, o
 
 
 def test_learned_couplings_have_one_iteration():
-    view = insight.view(build("capsnet", routing="learned"), picture())
+    view = inspection.view(build("capsnet", routing="learned"), picture())
     assert len(view.couplings) == 1
     assert view.couplings[0].shape == (3 * 3 * 2, 3)
 
@@ -115,7 +116,7 @@ def test_learned_couplings_have_one_iteration():
 @pytest.mark.parametrize("name", ["pooling-cnn", "baseline-cnn"])
 def test_networks_without_capsules(name):
     model = build(name, (1, 14, 14))
-    view = insight.view(model, picture((1, 14, 14)))
+    view = inspection.view(model, picture((1, 14, 14)))
     assert view.poses is None and view.couplings == () and model.children_grid is None
     assert view.scores.min() > 0 and view.scores.max() < 1
     if name == "baseline-cnn":  # logits as probabilities
@@ -123,25 +124,27 @@ def test_networks_without_capsules(name):
         with no_grad():
             logits = model(Tensor(picture((1, 1, 14, 14)))).activations.data[0]
         np.testing.assert_allclose(np.diff(np.log(view.scores)), np.diff(logits), rtol=1e-3)
-        alone = insight.view(model, picture((1, 14, 14)), multi=True).scores
+        alone = inspection.view(model, picture((1, 14, 14)), multi=True).scores
         np.testing.assert_allclose(alone, 1 / (1 + np.exp(-logits)), rtol=1e-5)
 
 
 def test_double_precision_stays():
-    view = insight.view(build("capsnet").astype(np.float64), picture())
+    view = inspection.view(build("capsnet").astype(np.float64), picture())
     assert view.scores.dtype == view.couplings[0].dtype == np.float64
 
 
 def test_on_a_device(strict_cupy):
     device = choose_device("gpu")
     here, there = build("capsnet"), build("capsnet").to(device)
-    views = [insight.view(model, picture()) for model in (here, there)]
+    views = [inspection.view(model, picture()) for model in (here, there)]
     for one, other in zip(views[0].couplings, views[1].couplings, strict=True):
         assert device_of(other) == "cpu"
         np.testing.assert_allclose(one, other, atol=1e-5)
-    drawn = insight.sweep(there, views[1].poses, 2, [0.0, 0.1])
-    np.testing.assert_allclose(drawn, insight.sweep(here, views[0].poses, 2, [0.0, 0.1]), atol=1e-5)
-    assert device_of(insight.first_kernels(there)) == "cpu"
+    drawn = inspection.sweep(there, views[1].poses, 2, [0.0, 0.1])
+    np.testing.assert_allclose(
+        drawn, inspection.sweep(here, views[0].poses, 2, [0.0, 0.1]), atol=1e-5
+    )
+    assert device_of(inspection.first_kernels(there)) == "cpu"
 
 
 # ---- what is read off
@@ -150,35 +153,37 @@ def test_on_a_device(strict_cupy):
 def test_shares_by_hand():
     grid = ChildrenGrid(1, 2, 2, 0.0, 1)
     couplings = np.array([[0.2, 0.8], [0.4, 0.6], [1, 0], [0.5, 0.5]])
-    np.testing.assert_allclose(insight.share_map(couplings, grid, 0), [[0.3, 0.75]])
+    np.testing.assert_allclose(inspection.share_map(couplings, grid, 0), [[0.3, 0.75]])
 
 
 def test_entropy_by_hand():
-    assert insight.entropy(np.full((5, 4), 0.25, np.float32)) == pytest.approx(math.log(4))
-    assert insight.entropy(np.eye(3, dtype=np.float32)) == 0
+    assert inspection.entropy(np.full((5, 4), 0.25, np.float32)) == pytest.approx(math.log(4))
+    assert inspection.entropy(np.eye(3, dtype=np.float32)) == 0
     mixed = np.array([[1, 0], [0.5, 0.5]], np.float32)
-    assert insight.entropy(mixed) == pytest.approx(math.log(2) / 2)
+    assert inspection.entropy(mixed) == pytest.approx(math.log(2) / 2)
 
 
 def test_a_sweep_moves_one_number_of_one_capsule():
     model, offsets = build("capsnet"), [-0.25, 0.0, 0.25]
-    poses = insight.view(model, picture()).poses
-    drawn = insight.sweep(model, poses, 1, offsets)
+    poses = inspection.view(model, picture()).poses
+    drawn = inspection.sweep(model, poses, 1, offsets)
     assert drawn.shape == (4, 3, 1, 28, 28)
-    as_it_is = insight.reconstruction(model, poses, 1)
+    as_it_is = inspection.reconstruction(model, poses, 1)
     for d in range(4):
         np.testing.assert_allclose(drawn[d, 1], as_it_is, atol=1e-6)
         moved = poses.copy()
         moved[1, d] += 0.25
         moved[[0, 2]] = 7  # masked
-        np.testing.assert_allclose(drawn[d, 2], insight.reconstruction(model, moved, 1), atol=1e-6)
+        np.testing.assert_allclose(
+            drawn[d, 2], inspection.reconstruction(model, moved, 1), atol=1e-6
+        )
         assert abs(drawn[d, 2] - drawn[d, 0]).max() > 1e-4
-    assert insight.reconstruction(build("capsnet", decoder=False), poses, 1) is None
+    assert inspection.reconstruction(build("capsnet", decoder=False), poses, 1) is None
 
 
 @pytest.mark.parametrize("name", list(models.MODELS))
 def test_first_kernels_see_the_picture(name):
     model = build(name, (3, 14, 14) if name == "baseline-cnn" else (3, 28, 28))
-    kernels = insight.first_kernels(model)
+    kernels = inspection.first_kernels(model)
     assert kernels.shape[1] == 3
     assert kernels is next(p.data for p in model.parameters() if p.ndim == 4 and p.shape[1] == 3)

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lessons import figures
 from lessons.__main__ import main
-from lessons.check import find_problems, update
-from lessons.notebook import make_notebook
-from lessons.page import LESSONS, find_pages, read_blocks
+from lessons.machinery import figures
+from lessons.machinery.check import find_problems, update
+from lessons.machinery.notebook import make_notebook
+from lessons.machinery.page import LESSONS, find_pages, read_blocks
 
 ROOT = LESSONS.parent
 PAGES = find_pages()

@@ -5,7 +5,7 @@ import re
 import lesson_rules
 import pytest
 
-from lessons.page import LESSONS
+from lessons.machinery.page import LESSONS
 
 LINK = re.compile(r"\[\d+\]\((\d\d_\w+\.md)\)")
 

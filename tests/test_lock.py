@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from minicaps import lock
-from minicaps.checkpoint import CheckpointError
+from minicaps.runs import lock
+from minicaps.runs.checkpoint import CheckpointError
 
 HOLD = """
 import sys, time
-from minicaps.lock import locked
+from minicaps.runs.lock import locked
 with locked(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)

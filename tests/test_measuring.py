@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from minicaps import data, measuring, models
+from minicaps import data, models
 from minicaps.backend import choose_device
-from minicaps.measuring import evaluate
+from minicaps.cli.stopping import Interrupted
 from minicaps.nn import Module
 from minicaps.routing import Routed
-from minicaps.stopping import Interrupted
+from minicaps.runs import inference
+from minicaps.runs.inference import evaluate
 
 CPU = choose_device("cpu")
 
@@ -26,7 +27,7 @@ def test_evaluation_counts_samples_not_batches(monkeypatch):
     lengths = np.eye(3, dtype=np.float32)[labels]
     lengths[9] = [0.2, 0.9, 0.1]  # label 0
     split = data.Split(lengths[:, None, None], labels)
-    monkeypatch.setattr(measuring, "EVALUATION_BATCH", 4)
+    monkeypatch.setattr(inference, "EVALUATION_BATCH", 4)
     model = Reads()
     loss, right = evaluate(model, split, CPU, "margin")
     assert right == 9

@@ -18,13 +18,12 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by the runs here)
 )
 
-from minicaps import Tensor, data, models, ops, plotting, train, training
+from minicaps import Tensor, data, models, ops, plotting
 from minicaps.backend import choose_device
-from minicaps.building import load_model
 from minicaps.data.batches import batches
 from minicaps.data.compose import compose
-from minicaps.losses import check_several, classification_loss
-from minicaps.multilabel import (
+from minicaps.models.losses import check_several, classification_loss
+from minicaps.models.multilabel import (
     highest,
     one_at_a_time,
     reconstruction_loss,
@@ -32,6 +31,9 @@ from minicaps.multilabel import (
     right_answers,
     seen,
 )
+from minicaps.runs.building import load_model
+from minicaps.train import __main__ as train
+from minicaps.train.trainer import Trainer
 
 CPU = choose_device("cpu")
 LABELS = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 0]], np.uint8)
@@ -238,9 +240,7 @@ def test_a_run_on_composed_pictures():
 
 def test_validation_pictures_share_no_member_with_training(monkeypatch):
     trainers = []
-    monkeypatch.setattr(
-        training.Trainer, "run", lambda self: trainers.append(self) or original(self)
-    )
+    monkeypatch.setattr(Trainer, "run", lambda self: trainers.append(self) or original(self))
     run("--compose", "3", "--validation", "10")
     (trainer,) = trainers
     of_parts = [
@@ -251,7 +251,7 @@ def test_validation_pictures_share_no_member_with_training(monkeypatch):
     assert not (of_parts[0] & of_parts[1] or of_parts[0] & of_parts[2])
 
 
-original = training.Trainer.run
+original = Trainer.run
 
 
 @pytest.mark.parametrize("layout", ["overlap", "below"])
@@ -259,7 +259,7 @@ def test_an_interrupted_run_on_composed_pictures_goes_on_bit_equal(monkeypatch, 
     options = ("--compose", "2", "--layout", layout, "--epochs", "2")
     whole = run(*options, out="whole")
     with monkeypatch.context() as patch:
-        send_in_call(patch, training.Trainer, "_step", 7)
+        send_in_call(patch, Trainer, "_step", 7)
         assert train.main(["--limit", "40", "--batch-size", "8", "--device", "cpu", "--quiet",
                            "--out", "cut", *options]) == 130  # fmt: skip
     assert_equal_runs(go_on("cut"), whole)
@@ -350,14 +350,14 @@ def test_a_checkpoint_from_before_composition_goes_on():
 def test_a_step_with_several_classes_does_not_wait_for_the_device(
     strict_cupy, monkeypatch, decoder
 ):
-    waits, step = [], training.Trainer._step
+    waits, step = [], Trainer._step
 
     def counted(self, *batch):
         strict_cupy.host_syncs.clear()
         step(self, *batch)
         waits.append(dict(strict_cupy.host_syncs))
 
-    monkeypatch.setattr(training.Trainer, "_step", counted)
+    monkeypatch.setattr(Trainer, "_step", counted)
     run("--compose", "2", "--device", "gpu", "--reconstruction", decoder)
     assert waits == [{}] * 5
 

@@ -16,8 +16,10 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import data, insight, plot, plotting, runs
+from minicaps import data, plot, plotting
 from minicaps.backend import choose_device
+from minicaps.models import inspection
+from minicaps.runs.run import dataset, open_run
 
 ALL = ["curves", "reconstructions", "confusion", "couplings", "sweeps", "kernels"]
 PLAIN = {name: getattr(plotting, name) for name in ("curves", "reconstructions")}  # tiny stubs them
@@ -88,25 +90,27 @@ def test_only_what_is_named_once(capsys, drawn):
 
 def test_couplings_and_sweeps_are_of_the_chosen_picture(capsys, drawn):
     trained = run()
-    model = runs.open_run(trained, choose_device("cpu")).model
+    model = open_run(trained, choose_device("cpu")).model
     test = data.load("strokes", limit=1).test
     seven = int(np.flatnonzero(test.labels == 7)[0])
     for line, index in (((), 0), (("--index", 29), 29), (("--class", "7"), seven)):
         draw(capsys, trained, "couplings", "sweeps", *line)
         _, picture, columns, entropies, most, grid = drawn["couplings"][0]
         np.testing.assert_array_equal(picture, test.images[index])
-        view = insight.view(model, picture)
+        view = inspection.view(model, picture)
         assert [title for title, *_ in columns] == [
             f"answer: {view.ranking[0]}",
             f"second: {view.ranking[1]}",
         ]
         np.testing.assert_allclose(
-            columns[0][1][-1], insight.share_map(view.couplings[-1], grid, view.answer), atol=1e-6
+            columns[0][1][-1],
+            inspection.share_map(view.couplings[-1], grid, view.answer),
+            atol=1e-6,
         )
         assert len(entropies) == 3 and most == pytest.approx(np.log(10))
         _, pictures, offsets, name = drawn["sweeps"][0]
         assert name == str(test.labels[index])
-        expected = insight.sweep(model, view.poses, test.labels[index], offsets)
+        expected = inspection.sweep(model, view.poses, test.labels[index], offsets)
         np.testing.assert_allclose(pictures, expected, atol=1e-6)
         np.testing.assert_allclose(offsets, np.arange(-5, 6) * 0.05)
 
@@ -155,7 +159,7 @@ def test_pictures_of_several_classes(capsys, drawn, monkeypatch):
     assert "no confusion: a picture may have several classes: see minicaps.evaluate" in lines
     labels = drawn["members"][2]
     assert (labels.sum(axis=1) == 2).all()
-    shown = runs.dataset(runs.open_run(trained, choose_device("cpu")), test_only=True).test
+    shown = dataset(open_run(trained, choose_device("cpu")), test_only=True).test
     first = shown.take(np.flatnonzero(shown.labels[:, 3])[:1])
     np.testing.assert_array_equal(drawn["couplings"][0][1], first.images[0])
     assert first.labels[0, int(drawn["sweeps"][0][3])] == 1  # a class that is there
@@ -212,7 +216,7 @@ def test_damaged_and_missing_measurements(capsys, drawn):
 
 def test_ctrl_c(capsys, drawn, monkeypatch):
     trained = run()
-    send_in_call(monkeypatch, insight, "view", 1, signal.SIGINT)
+    send_in_call(monkeypatch, inspection, "view", 1, signal.SIGINT)
     assert draw(capsys, trained, "couplings", code=130)[1] == "minicaps.plot: interrupted\n"
 
 

@@ -7,7 +7,7 @@ from test_plotting import contains, pixels
 from minicaps import plotting
 from minicaps.models.sizes import ChildrenGrid
 from minicaps.plotting.canvas import BLUE
-from minicaps.plotting.insight import SHADES
+from minicaps.plotting.couplings import SHADES
 
 pytestmark = pytest.mark.filterwarnings("error")
 RNG = np.random.default_rng(0)

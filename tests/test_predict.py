@@ -18,10 +18,12 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import data, insight, plot, plotting, predict, runs
+from minicaps import data, plot, plotting, predict
 from minicaps.backend import choose_device
-from minicaps.data.pictures import write_picture
-from minicaps.insight import View
+from minicaps.data.images import write_picture
+from minicaps.models import inspection
+from minicaps.models.inspection import View
+from minicaps.runs.run import open_run
 
 
 @pytest.fixture
@@ -61,18 +63,18 @@ def answering(monkeypatch, *scores):
         padded[: len(scores)] = scores
         return View(padded, None, ())
 
-    monkeypatch.setattr(insight, "view", view)
+    monkeypatch.setattr(inspection, "view", view)
 
 
 def shown(monkeypatch):
     """Collect the pictures that networks are shown."""
-    pictures, view = [], insight.view
+    pictures, view = [], inspection.view
 
     def watched(model, picture, **keywords):
         pictures.append(picture)
         return view(model, picture, **keywords)
 
-    monkeypatch.setattr(insight, "view", watched)
+    monkeypatch.setattr(inspection, "view", watched)
     return pictures
 
 
@@ -82,7 +84,7 @@ def shown(monkeypatch):
 def test_the_scores_are_the_network_s(trained, capsys):
     picture = np.rint(strokes() * 255).astype(np.float32) / 255  # as a PNG keeps it
     (result,), err = ask(capsys, trained, saved("a.png", picture))
-    view = insight.view(runs.open_run(trained, choose_device("cpu")).model, picture)
+    view = inspection.view(open_run(trained, choose_device("cpu")).model, picture)
     assert list(result["scores"]) == [str(k) for k in np.argsort(-view.scores)]  # highest first
     for name, score in result["scores"].items():
         assert score == pytest.approx(view.scores[int(name)], abs=1e-6)
@@ -262,17 +264,17 @@ def test_what_is_drawn(trained, monkeypatch):
     )
     saved("a.png", strokes())
     assert predict.main([str(trained), "a.png"]) == 0
-    model = runs.open_run(trained, choose_device("cpu")).model
+    model = open_run(trained, choose_device("cpu")).model
     path, picture, ranking, score, headline = drawn["args"]
-    view = insight.view(model, picture)
+    view = inspection.view(model, picture)
     assert path == str(trained / "predictions" / "a.png") and score == "length" and headline
     assert [name for name, _ in ranking] == [str(k) for k in view.ranking]
     shares, grid, equal = drawn["shares"]
     assert grid == model.children_grid and equal == 0.1
     np.testing.assert_allclose(
-        shares, insight.share_map(view.couplings[-1], grid, view.answer), atol=1e-6
+        shares, inspection.share_map(view.couplings[-1], grid, view.answer), atol=1e-6
     )
-    expected = insight.reconstruction(model, view.poses, view.answer)
+    expected = inspection.reconstruction(model, view.poses, view.answer)
     np.testing.assert_allclose(drawn["drawn"], expected, atol=1e-6)
 
 
@@ -372,7 +374,7 @@ def test_numbers_that_are_not_finite(trained, capsys, name, value, said, command
 
 def test_ctrl_c(trained, capsys, monkeypatch):
     saved("a.png", strokes())
-    send_in_call(monkeypatch, insight, "view", 2, signal.SIGINT)
+    send_in_call(monkeypatch, inspection, "view", 2, signal.SIGINT)
     assert predict.main([str(trained), "a.png", "a.png", "a.png", "--no-figures"]) == 130
     said = capsys.readouterr()
     assert said.err == "minicaps.predict: interrupted\n" and said.out.count("a.png:") == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
-from minicaps import scores
+from minicaps.evaluate import metrics
 
 NAMES = ("cat", "dog", "eel", "fox")
 LABELS = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 2])
@@ -23,36 +23,36 @@ ANSWERS = np.array([0, 1, 1, 1, 0, 2, 2, 2, 1, 2])  # no fox, and never the answ
     ],
 )
 def test_wilson_by_hand(right, samples, low, high):
-    found = scores.wilson(right, samples)
+    found = metrics.wilson(right, samples)
     assert found == pytest.approx((low, high), abs=5e-6)
     assert 0 <= found[0] <= right / samples <= found[1] <= 1
 
 
 def test_wilson_holds_the_rates_from_which_the_count_is_z_deviations_away():
     for right, n in ((3, 17), (50, 120), (1, 1000)):
-        for p in scores.wilson(right, n):
-            assert abs(right / n - p) == pytest.approx(scores.Z95 * np.sqrt(p * (1 - p) / n))
+        for p in metrics.wilson(right, n):
+            assert abs(right / n - p) == pytest.approx(metrics.Z95 * np.sqrt(p * (1 - p) / n))
 
 
 @pytest.mark.parametrize(("right", "samples"), [(0, 0), (3, 2), (-1, 2)])
 def test_wilson_refuses_what_is_no_rate(right, samples):
     with pytest.raises(ValueError, match=f"{right} of {samples} is no rate"):
-        scores.wilson(right, samples)
+        metrics.wilson(right, samples)
 
 
 def test_confusion_matrix_is_scikit_learns():
-    found = scores.confusion_matrix(LABELS, ANSWERS, 4)
+    found = metrics.confusion_matrix(LABELS, ANSWERS, 4)
     assert np.array_equal(found, confusion_matrix(LABELS, ANSWERS, labels=range(4)))
     assert found.dtype == np.int64
     random = np.random.default_rng(0)
     labels, answers = random.integers(0, 37, (2, 5000))
     assert np.array_equal(
-        scores.confusion_matrix(labels, answers, 37), confusion_matrix(labels, answers)
+        metrics.confusion_matrix(labels, answers, 37), confusion_matrix(labels, answers)
     )
 
 
 def test_class_table_is_scikit_learns():
-    table = scores.class_table(scores.confusion_matrix(LABELS, ANSWERS, 4), NAMES)
+    table = metrics.class_table(metrics.confusion_matrix(LABELS, ANSWERS, 4), NAMES)
     assert [row["name"] for row in table] == list(NAMES)
     assert [row["pictures"] for row in table] == [3, 2, 5, 0]
     assert [row["right"] for row in table] == [1, 1, 4, 0]
@@ -67,9 +67,9 @@ def test_class_table_is_scikit_learns():
 
 def test_the_most_frequent_confusions_come_first():
     confusion = np.array([[9, 0, 3], [5, 9, 3], [0, 1, 9]])
-    assert scores.most_confused(confusion, 3) == [(1, 0, 5), (0, 2, 3), (1, 2, 3)]
-    assert scores.most_confused(confusion, 9)[3:] == [(2, 1, 1)]  # none that did not happen
-    assert scores.most_confused(np.diag([3, 4]), 5) == []
+    assert metrics.most_confused(confusion, 3) == [(1, 0, 5), (0, 2, 3), (1, 2, 3)]
+    assert metrics.most_confused(confusion, 9)[3:] == [(2, 1, 1)]  # none that did not happen
+    assert metrics.most_confused(np.diag([3, 4]), 5) == []
 
 
 def test_rivals_and_the_worst_by_hand():
@@ -84,11 +84,11 @@ def test_rivals_and_the_worst_by_hand():
         np.float32,
     )
     labels = np.array([0, 1, 2, 2, 1])
-    rival, ahead = scores.rivals(activations, labels)
+    rival, ahead = metrics.rivals(activations, labels)
     assert rival.tolist() == [2, 0, 1, 0, 0]
     np.testing.assert_allclose(ahead, [0.7, -0.1, -0.7, 0.1, 0], atol=1e-7)
-    assert scores.worst(activations, labels, 10).tolist() == [2, 1, 4, 3, 0]
-    assert scores.worst(activations, labels, 2).tolist() == [2, 1]
+    assert metrics.worst(activations, labels, 10).tolist() == [2, 1, 4, 3, 0]
+    assert metrics.worst(activations, labels, 2).tolist() == [2, 1]
     assert activations[0, 0] == np.float32(0.9)  # the argument is as it was
 
 
@@ -98,4 +98,4 @@ def test_where_the_answer_is_wrong_it_is_the_rival():
     labels = random.integers(0, 4, 500)
     answers = activations.argmax(axis=1)
     wrong = answers != labels
-    assert np.array_equal(scores.rivals(activations, labels)[0][wrong], answers[wrong])
+    assert np.array_equal(metrics.rivals(activations, labels)[0][wrong], answers[wrong])

@@ -23,7 +23,10 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import checkpoint, plotting, session, train
+from minicaps import plotting
+from minicaps.runs import checkpoint
+from minicaps.train import __main__ as train
+from minicaps.train import session
 
 ROOT = Path(__file__).parents[1]
 # A module that every command imports, and in its place one during whose import Ctrl-C is pressed
@@ -66,7 +69,7 @@ def test_ctrl_c_that_is_ignored_stays_ignored():
     """As in a script's background job."""
     code = "import sys; sys.argv[0] = '-m'; sys.orig_argv.append('minicaps.x'); import signal;"
     code += "signal.signal(signal.SIGINT, signal.SIG_IGN); import minicaps;"
-    code += "from minicaps.command import start;"
+    code += "from minicaps.cli.command import start;"
     code += "print(start(lambda: signal.getsignal(signal.SIGINT) == signal.SIG_IGN))"
     process = start(code=code)
     assert finish(process)[1] == "True\n"

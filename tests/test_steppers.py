@@ -12,8 +12,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from lessons import execute, steppers
-from lessons.check import find_problems, update
+from lessons.machinery import execute, steppers
+from lessons.machinery.check import find_problems, update
 
 PAGE = """# 7
 

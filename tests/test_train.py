@@ -28,13 +28,16 @@ from tiny_runs import (
 )
 
 import minicaps
-from minicaps import Tensor, checkpoint, data, ops, train, training
+from minicaps import Tensor, data, ops
 from minicaps.backend import choose_device
-from minicaps.building import load_model
-from minicaps.measuring import evaluate
-from minicaps.options import complete
-from minicaps.runs import open_run
-from minicaps.training import Trainer
+from minicaps.runs import checkpoint
+from minicaps.runs.building import load_model
+from minicaps.runs.inference import evaluate
+from minicaps.runs.run import open_run
+from minicaps.train import __main__ as train
+from minicaps.train import trainer
+from minicaps.train.options import complete
+from minicaps.train.trainer import Trainer
 
 CPU = choose_device("cpu")
 
@@ -218,7 +221,7 @@ def test_validation_chooses_the_model_that_is_tested(monkeypatch, measured, best
         return evaluate(model, split, *rest, **keywords)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "evaluate", scripted)
+        patch.setattr(trainer, "evaluate", scripted)
         run("--epochs", "3")
     ((chosen, samples),) = tested  # the test pictures are looked at once
     assert samples == 30

@@ -25,8 +25,9 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import display, train, training
-from minicaps.training import Trainer
+from minicaps.train import __main__ as train
+from minicaps.train import progress, trainer
+from minicaps.train.trainer import Trainer
 
 GPU = ("--device", "gpu")
 
@@ -171,7 +172,7 @@ def slow_steps(monkeypatch):
         clock.now += 12
 
     monkeypatch.setattr(Trainer, "_step", slow)
-    for module in (display, training):
+    for module in (progress, trainer):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
 
 
@@ -201,7 +202,7 @@ def test_only_a_line_waits_for_the_device(strict_cupy, monkeypatch, slow_steps):
 
     monkeypatch.setattr(Trainer, "train_epoch", counted)
     for name, seconds in (("one line", 30.0), ("no line", 100.0)):
-        monkeypatch.setattr(display.Display, "LINE", seconds)
+        monkeypatch.setattr(progress.Display, "LINE", seconds)
         assert train.main([*TINY[:-1], *GPU, "--out", name]) == 0
     looks = 3  # is it finite, loss, accuracy
     assert waits == [Counter({"get": looks, "stream.synchronize": 1}), {"stream.synchronize": 1}]

@@ -32,13 +32,16 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import checkpoint, data, train, training
+from minicaps import data
 from minicaps.backend import choose_device
-from minicaps.building import build_model
-from minicaps.lock import locked
-from minicaps.losses import LOSSES
-from minicaps.measuring import evaluate
-from minicaps.training import Trainer
+from minicaps.models.losses import LOSSES
+from minicaps.runs import checkpoint
+from minicaps.runs.building import build_model
+from minicaps.runs.inference import evaluate
+from minicaps.runs.lock import locked
+from minicaps.train import __main__ as train
+from minicaps.train import trainer
+from minicaps.train.trainer import Trainer
 
 CPU = choose_device("cpu")
 
@@ -114,7 +117,7 @@ def test_a_dead_network_is_told(capsys, options):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_only_a_margin_loss_tells_a_dead_network(monkeypatch, capsys, loss):
-    monkeypatch.setattr(training, "evaluate", lambda *_, **__: (0.81, 3))
+    monkeypatch.setattr(trainer, "evaluate", lambda *_, **__: (0.81, 3))
     run("--loss", loss)
     assert ("network is dead" in capsys.readouterr().err) == (loss == "margin")
 
@@ -125,7 +128,7 @@ def test_a_saturated_network_is_told(monkeypatch, capsys):
         model.classes.weight.data *= 1e6
         return model
 
-    monkeypatch.setattr(training, "build_model", saturated)
+    monkeypatch.setattr(trainer, "build_model", saturated)
     run("--learning-rate", "1e-30")
     said = capsys.readouterr().err
     assert "the margin loss is 3.645: all classes have activation 1, the network is satu" in said
@@ -175,7 +178,7 @@ def test_a_closed_output_takes_no_bars():
     """As in `python -m minicaps.evaluate run >&- 2>&-`, where work that takes time shows a bar."""
     code = """
 import sys
-from minicaps.command import start
+from minicaps.cli.command import start
 from tqdm import tqdm
 
 def main():
@@ -236,7 +239,7 @@ def test_a_folder_that_is_deleted_while_training(monkeypatch, capsys):
         shutil.rmtree("runs")
         return evaluate(*args, **keywords)
 
-    monkeypatch.setattr(training, "evaluate", deleting)
+    monkeypatch.setattr(trainer, "evaluate", deleting)
     said = refused(capsys, *TINY, "--out", "runs/a", code=1)
     assert said == "minicaps.train: cannot write runs/a/best.npz: No such file or directory\n"
 

@@ -13,11 +13,14 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import Tensor, data, losses, models, ops, train, training
+from minicaps import Tensor, data, models, ops
 from minicaps.backend import choose_device
-from minicaps.building import load_model
-from minicaps.losses import LOSSES, classification_loss, spread_margin
-from minicaps.measuring import evaluate
+from minicaps.models import losses
+from minicaps.models.losses import LOSSES, classification_loss, spread_margin
+from minicaps.runs.building import load_model
+from minicaps.runs.inference import evaluate
+from minicaps.train import __main__ as train
+from minicaps.train import trainer
 
 CPU = choose_device("cpu")
 CAPSNET = models.CapsNet
@@ -130,7 +133,7 @@ def test_the_spread_loss_is_trained_at_the_margin_of_the_step(monkeypatch):
             seen.append(margin)
         return classification_loss(name, model, activations, labels, margin)
 
-    monkeypatch.setattr(training, "classification_loss", watched)
+    monkeypatch.setattr(trainer, "classification_loss", watched)
     run("--loss", "spread", "--epochs", "2")
     epochs = np.arange(10) / 5  # five batches in each
     np.testing.assert_allclose(seen, np.minimum(0.2 + 0.7 * epochs, 0.9))

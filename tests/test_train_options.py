@@ -17,9 +17,10 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import data, models, train
-from minicaps.options import CHANGEABLE, DEFAULTS, OF_THE_MODEL, complete, make_parser
-from minicaps.training import Trainer
+from minicaps import data, models
+from minicaps.train import __main__ as train
+from minicaps.train.options import CHANGEABLE, DEFAULTS, OF_THE_MODEL, complete, make_parser
+from minicaps.train.trainer import Trainer
 
 ACTIONS = [a for a in make_parser()._actions if not isinstance(a, argparse._HelpAction)]
 

@@ -26,11 +26,14 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import checkpoint, data, models, train, training
+from minicaps import data, models
 from minicaps.backend import choose_device
-from minicaps.measuring import evaluate
 from minicaps.nn import BatchNorm2d, Dropout
-from minicaps.training import Trainer
+from minicaps.runs import checkpoint
+from minicaps.runs.inference import evaluate
+from minicaps.train import __main__ as train
+from minicaps.train import trainer
+from minicaps.train.trainer import Trainer
 
 CPU = choose_device("cpu")
 
@@ -117,7 +120,7 @@ def scripted(monkeypatch, right):
             return 0.5, next(script)
         return evaluate(model, split, *rest, **keywords)
 
-    monkeypatch.setattr(training, "evaluate", found)
+    monkeypatch.setattr(trainer, "evaluate", found)
 
 
 @pytest.mark.parametrize(
@@ -199,8 +202,8 @@ MOMENTS = {
     "in the first step": (Trainer, "_step", 1),
     "in the middle of an epoch": (Trainer, "_step", 8),
     "in the last step of an epoch": (Trainer, "_step", 5),
-    "in validation": (training, "evaluate", 2),
-    "in the test": (training, "evaluate", 3),
+    "in validation": (trainer, "evaluate", 2),
+    "in the test": (trainer, "evaluate", 3),
 }
 
 

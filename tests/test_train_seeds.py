@@ -21,8 +21,8 @@ from tiny_runs import (
     tiny,  # noqa: F401 (used by every test here)
 )
 
-from minicaps import train
-from minicaps.training import Trainer
+from minicaps.train import __main__ as train
+from minicaps.train.trainer import Trainer
 
 
 def accuracies(folder, seeds):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tiny_runs import TINY, go_on, parameters, refused, run, same, summary, tiny  # noqa: F401
 
-from minicaps import train
+from minicaps.train import __main__ as train
 
 STILL = ("--learning-rate", "1e-30")  # a step that rounding swallows
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from lessons.__main__ import main
-from lessons.page import LESSONS, find_pages
-from lessons.web import build
+from lessons.machinery.page import LESSONS, find_pages
+from lessons.machinery.web import build
 
 pytest.importorskip("furo")
-columns = pytest.importorskip("lessons.web.columns")
+columns = pytest.importorskip("lessons.machinery.web.columns")
 NAMES = [path.stem for path in find_pages()]
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.xdist_group("web")

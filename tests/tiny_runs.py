@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minicaps import checkpoint, data, models, plotting, train
+from minicaps import data, models, plotting
 from minicaps.data import strokes
+from minicaps.runs import checkpoint
+from minicaps.train import __main__ as train
 
 ROOT = Path(__file__).parents[1]
 # 36 training pictures in 5 batches, the last of 4, and 4 for validation

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from minicaps import models
 from minicaps.bench import network, profile, routing
-from minicaps.bench.steps import KINDS, Case
-from minicaps.command import fail, guarded, number, start
-from minicaps.machine import describe_machine, print_machine
+from minicaps.bench.cases import KINDS, Case
+from minicaps.cli.command import fail, guarded, number, start
+from minicaps.cli.machine import describe_machine, print_machine
 
 NAME = "minicaps.bench"
 EXAMPLES = """examples:

@@ -4,9 +4,9 @@ what is free but kept would hide it.
 
 import sys
 
-from minicaps.allocator import keep_memory
-from minicaps.bench.steps import Case
-from minicaps.machine import ProcessError, in_a_process, process_peak
+from minicaps.bench.cases import Case
+from minicaps.cli.allocator import keep_memory
+from minicaps.cli.machine import ProcessError, in_a_process, process_peak
 from minicaps.threads import one_blas_thread
 
 STEPS = 3  # after two the optimiser has its state, and the allocator its habits

@@ -6,8 +6,8 @@ from functools import partial
 from tqdm import tqdm
 
 from minicaps.bench import count
+from minicaps.bench.cases import IMAGE, KINDS
 from minicaps.bench.memory import peak_memory
-from minicaps.bench.steps import IMAGE, KINDS
 from minicaps.bench.timing import contest, print_heads, print_results
 from minicaps.threads import matmul
 

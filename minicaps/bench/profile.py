@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 
-from minicaps.bench.steps import KINDS, TrainingStep
+from minicaps.bench.cases import KINDS, TrainingStep
 from minicaps.graph import observer
 
 _path = ContextVar("path", default=())  # the op that runs, and those that called it

@@ -3,7 +3,7 @@
 The views behind the routings: a routing clusters votes with the same steps (`steps`).
 """
 
-from minicaps.clustering.contract import Clusters
+from minicaps.clustering.clusters import Clusters
 from minicaps.clustering.kmeans import kmeans, soft_kmeans, spherical_kmeans
 from minicaps.clustering.mixture import gmm
 

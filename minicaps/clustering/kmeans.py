@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minicaps.backend import array_module, to_host
-from minicaps.clustering.contract import (
+from minicaps.clustering.clusters import (
     Clusters,
     check_points,
     check_positive,

@@ -11,7 +11,7 @@ product of Gaussians of one dimension, so all three covariances share one densit
 import numpy as np
 
 from minicaps.backend import array_module
-from minicaps.clustering.contract import (
+from minicaps.clustering.clusters import (
     Clusters,
     check_points,
     check_positive,

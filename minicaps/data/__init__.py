@@ -8,16 +8,16 @@ NumPy; the trainer moves batches to its device. `python -m minicaps.data` lists,
 import os
 from dataclasses import replace
 
-from minicaps.data import own, sources
+from minicaps.data import download, own
 from minicaps.data import strokes as drawn
 from minicaps.data.compose import compose as compose_pictures
 from minicaps.data.dataset import DataError, Dataset, Split
 from minicaps.data.fitting import fitted
-from minicaps.data.pictures import Target
+from minicaps.data.images import Target
 
 __all__ = ["NAMES", "DataError", "Dataset", "Split", "load"]
 
-NAMES = ("strokes", *sources.SOURCES)
+NAMES = ("strokes", *download.SOURCES)
 
 
 def load(
@@ -33,7 +33,7 @@ def load(
     """Load a data set by its name, or one's own by its path (`minicaps.data.own` says what it may
     be). A name goes before a file of the same name: write `./mnist`.
 
-    folder: searched first for the files of `mnist` and `fashion-mnist`; `sources.roots` lists the
+    folder: searched first for the files of `mnist` and `fashion-mnist`; `download.roots` lists the
         folders searched after it.
     limit: keep only so many training samples, the first ones, or of one's own some of each class.
         The test split stays whole, so that test figures stay comparable.
@@ -55,9 +55,9 @@ def load(
 def _load(name, folder, limit, seed, size):
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1 training sample, got {limit}")
-    if name in sources.SOURCES:
-        train, test = sources.read(name, folder, limit)
-        dataset = Dataset(name, train, test, sources.SOURCES[name].class_names)
+    if name in download.SOURCES:
+        train, test = download.read(name, folder, limit)
+        dataset = Dataset(name, train, test, download.SOURCES[name].class_names)
     elif folder is not None:
         how = "drawn, not read" if name == "strokes" else "read from their own path"
         raise ValueError(f"{name} are {how}: leave the folder {folder} out")

@@ -6,15 +6,15 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from minicaps.command import WrongUsage, guarded, number, results_folder, start, usage, writing
-from minicaps.data import NAMES, DataError, baselines, load, sources, strokes
+from minicaps.cli.command import WrongUsage, guarded, number, results_folder, start, usage, writing
+from minicaps.data import NAMES, DataError, baselines, download, load, strokes
 from minicaps.data.dataset import count_classes, of_class
-from minicaps.data.pictures import file_names, parse_size, write_picture
+from minicaps.data.images import file_names, parse_size, write_picture
 from minicaps.data.sheet import contact_sheet
 
 ABOUT = {
     "strokes": "digits drawn from skeletons, with known poses",
-    **{name: source.title for name, source in sources.SOURCES.items()},
+    **{name: source.title for name, source in download.SOURCES.items()},
 }
 COMMANDS = ("list", "fetch", "export", *NAMES, "PATH")
 NEIGHBOURS = 5000  # training samples that 1-nearest-neighbour may look at
@@ -37,9 +37,9 @@ def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m minicaps.data",
         description="List, fetch and show the data sets.",
-        epilog=f"Files are searched in --data-dir, in the folder that {sources.ENVIRONMENT} names, "
-        f"in the user's cache and in {sources.DEBIAN}; what is in none of them is downloaded into "
-        "the cache. Example: python -m minicaps.data strokes",
+        epilog="Files are searched in --data-dir, in the folder that "
+        f"{download.ENVIRONMENT} names, in the user's cache and in {download.DEBIAN}; what is in "
+        "none of them is downloaded into the cache. Example: python -m minicaps.data strokes",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     folder = argparse.ArgumentParser(add_help=False)
@@ -58,7 +58,7 @@ def _parser():
         "fetch", parents=[folder], help="find or download a data set, and check it"
     )
     command.add_argument(
-        "name", choices=tuple(sources.SOURCES), metavar="NAME", help=" or ".join(sources.SOURCES)
+        "name", choices=tuple(download.SOURCES), metavar="NAME", help=" or ".join(download.SOURCES)
     )
     command.set_defaults(run=_fetch)
 
@@ -83,7 +83,7 @@ def _add_shown(commands, folder):
         about = ABOUT[name]
         command = commands.add_parser(
             name,
-            parents=[folder] if name in sources.SOURCES else [],
+            parents=[folder] if name in download.SOURCES else [],
             help=f"show {about}",
             description=f"Describe {about}, and write a picture of samples.",
         )
@@ -156,10 +156,10 @@ def _png(text):
 
 def _list(options):
     print(f"{'strokes':14}{strokes.TRAIN_SIZE:>7,} + {strokes.TEST_SIZE:>6,}  drawn when needed")
-    for name, source in sources.SOURCES.items():
-        found = [sources.find(name, file, options.data_dir) for file in source.md5]
+    for name, source in download.SOURCES.items():
+        found = [download.find(name, file, options.data_dir) for file in source.md5]
         found = [
-            path if path and sources.belongs(name, file, path) else None
+            path if path and download.belongs(name, file, path) else None
             for file, path in zip(source.md5, found, strict=True)
         ]
         folders = sorted({str(path.parent) for path in found if path})
@@ -173,8 +173,8 @@ def _list(options):
 
 def _fetch(options):
     load(options.name, folder=options.data_dir)
-    for file in sources.SOURCES[options.name].md5:
-        print(f"{sources.find(options.name, file, options.data_dir)}: checked")
+    for file in download.SOURCES[options.name].md5:
+        print(f"{download.find(options.name, file, options.data_dir)}: checked")
 
 
 def _export(options):

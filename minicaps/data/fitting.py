@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from minicaps.data.dataset import DataError, Split
-from minicaps.data.pictures import Target
+from minicaps.data.images import Target
 
 
 def fitted(split: Split, target: Target) -> Split:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from minicaps.data.dataset import Split, of_class
-from minicaps.data.pictures import fit
+from minicaps.data.images import fit
 
 COLUMNS = 16
 ROWS = 40  # classes; more would not be looked at

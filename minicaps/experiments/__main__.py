@@ -10,11 +10,11 @@ from pathlib import Path
 
 from minicaps import experiments
 from minicaps.backend import choose_device
-from minicaps.command import add_device, fail, guarded, number, start
-from minicaps.data import DataError, sources
+from minicaps.cli.command import add_device, fail, guarded, number, start
+from minicaps.cli.stopping import Interrupted, StopRequest
+from minicaps.data import DataError, download
 from minicaps.experiments.lab import NAME, QUICK, Lab
 from minicaps.experiments.results import Results, headlines, print_key, print_markdown, print_table
-from minicaps.stopping import Interrupted, StopRequest
 
 FRAMEWORK = {"__main__", "equal", "lab", "results"}
 OUT = "lessons/results/experiments"
@@ -47,7 +47,7 @@ def _module(name):
 
 
 def _run(options, command):
-    sources.roots(options.data_dir)  # a folder that is missing is told before any work
+    download.roots(options.data_dir)  # a folder that is missing is told before any work
     module, stop = _module(options.name), StopRequest()
     runs = Path("runs", "experiments", options.name + ("-quick" if options.quick else ""))
     lab = Lab(runs, options.quick, choose_device(options.device), options.data_dir, stop)

@@ -17,16 +17,16 @@ right one, which never is flat), iterated (ten smaller steps of it; Kurakin et a
 import numpy as np
 
 from minicaps.backend import array_module, to_host
+from minicaps.cli.stopping import Interrupted
 from minicaps.data import Split
 from minicaps.data.batches import batches
 from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
-from minicaps.losses import classification_loss
-from minicaps.measuring import EVALUATION_BATCH
+from minicaps.models.losses import classification_loss
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs import open_run
-from minicaps.stopping import Interrupted
+from minicaps.runs.inference import EVALUATION_BATCH
+from minicaps.runs.run import open_run
 from minicaps.tensor import Tensor
 
 TITLE = "fast-gradient-sign pictures at five strengths"

@@ -14,7 +14,7 @@ from minicaps.data.strokes import POSE_NAMES
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs import open_run
+from minicaps.runs.run import open_run
 from minicaps.tensor import Tensor
 
 NAMES = (*POSE_NAMES, "slant")

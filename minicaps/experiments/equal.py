@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minicaps import checkpoint
+from minicaps.runs import checkpoint
 
 # With the same convolutions and about as many parameters
 NETWORKS = {

@@ -6,21 +6,22 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps import checkpoint, data
+from minicaps import data
 from minicaps.backend import Device, to_host
-from minicaps.checkpoint import replacing, write_json
-from minicaps.command import results_folder
+from minicaps.cli.command import results_folder
+from minicaps.cli.stopping import Interrupted, StopRequest
 from minicaps.data.batches import batches
-from minicaps.data.pictures import write_picture
-from minicaps.display import Display
+from minicaps.data.images import write_picture
 from minicaps.graph import no_grad
-from minicaps.lock import locked
-from minicaps.measuring import EVALUATION_BATCH
-from minicaps.options import complete
 from minicaps.plotting import canvas
-from minicaps.stopping import Interrupted, StopRequest
+from minicaps.runs import checkpoint
+from minicaps.runs.checkpoint import replacing, write_json
+from minicaps.runs.inference import EVALUATION_BATCH
+from minicaps.runs.lock import locked
 from minicaps.tensor import Tensor
-from minicaps.training import Trainer
+from minicaps.train.options import complete
+from minicaps.train.progress import Display
+from minicaps.train.trainer import Trainer
 
 NAME = "minicaps.experiments"
 ELSEWHERE = {"device", "data_dir", "out", "quiet"}  # options that do not change what is learned

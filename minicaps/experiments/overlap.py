@@ -24,10 +24,10 @@ from minicaps.data.compose import box_overlap, compose
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, line, percent
 from minicaps.graph import no_grad
-from minicaps.multilabel import highest, seen
+from minicaps.models.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.plotting.members import MEMBERS, overlaid
-from minicaps.runs import open_run
+from minicaps.runs.run import open_run
 from minicaps.tensor import Tensor
 
 TITLE = "two digits laid over each other: which are they, and what does each look like?"

@@ -10,9 +10,9 @@ import numpy as np
 from minicaps.data.compose import compose
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
-from minicaps.multilabel import highest, seen
+from minicaps.models.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs import open_run
+from minicaps.runs.run import open_run
 
 TITLE = "trained on single digits, tested on two joined in one picture"
 SEEDS = 3

@@ -19,7 +19,7 @@ from minicaps.experiments.results import cost_cells, error, line, spread
 from minicaps.graph import no_grad
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.routing import make_votes
-from minicaps.runs import open_run
+from minicaps.runs.run import open_run
 from minicaps.tensor import Tensor
 
 TITLE = "accuracy, time and couplings against the number of routing iterations"

@@ -18,7 +18,7 @@ from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs import open_run
+from minicaps.runs.run import open_run
 
 TITLE = "accuracy with 1/100, 1/10 and all of the training pictures"
 SEEDS = 3

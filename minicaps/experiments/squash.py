@@ -13,7 +13,7 @@ from minicaps import ops
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, error, line
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs import open_run
+from minicaps.runs.run import open_run
 from minicaps.tensor import Tensor
 
 TITLE = "five kinds of squash, at the end and in the middle, and none in the middle"

@@ -20,7 +20,7 @@ from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs import open_run
+from minicaps.runs.run import open_run
 
 TITLE = "trained on a third of all rotations, tested on the others"
 SEEDS = 3

@@ -5,7 +5,7 @@ import inspect
 from minicaps.models.capsnet import CAPSNET_PRESETS, CapsNet
 from minicaps.models.cnn import BaselineCNN, CapsuleCNN, PoolingCNN
 from minicaps.models.dense import DenseCNN
-from minicaps.models.matrix import MATRIX_PRESETS, MatrixCapsNet
+from minicaps.models.matrix_capsnet import MATRIX_PRESETS, MatrixCapsNet
 
 __all__ = [
     "CAPSNET_PRESETS",

@@ -9,10 +9,10 @@ from functools import partial
 
 from minicaps.routing.agreement import UPDATES, agreement, agreement_plain
 from minicaps.routing.blocks import make_votes, make_votes_plain, route_in_blocks
-from minicaps.routing.contract import GRADIENTS, Routed
 from minicaps.routing.distance import distance, distance_plain
 from minicaps.routing.em import em
 from minicaps.routing.fixed_point import cosine_activation, fixed_point, self_consistent_pooling
+from minicaps.routing.routed import GRADIENTS, Routed
 
 # name -> routing of vectors
 ROUTINGS = {

@@ -17,9 +17,9 @@ from minicaps.backend import array_module
 from minicaps.ops.capsule import direction, length
 from minicaps.ops.capsule import squash as squash_vectors
 from minicaps.ops.product import einsum
-from minicaps.routing.contract import Routed, check_options, check_votes, read_out
 from minicaps.routing.coupling import beside_orphans, couple
 from minicaps.routing.fixed_point import route_implicitly
+from minicaps.routing.routed import Routed, check_options, check_votes, read_out
 from minicaps.tensor import Tensor, op
 
 UPDATES = ("accumulate", "recompute", "spherical")

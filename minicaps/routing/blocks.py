@@ -10,7 +10,7 @@ from minicaps.backend import array_module
 from minicaps.graph import is_recording, joint, recording
 from minicaps.ops.product import einsum
 from minicaps.ops.shape import concatenate
-from minicaps.routing.contract import Routed
+from minicaps.routing.routed import Routed
 from minicaps.tensor import Tensor, op
 from minicaps.threads import cores, in_threads, parts
 

@@ -18,9 +18,9 @@ from minicaps.ops.capsule import squash as squash_vectors
 from minicaps.ops.math import where
 from minicaps.ops.product import einsum
 from minicaps.ops.reduce import sum
-from minicaps.routing.contract import Routed, check_options, check_votes, read_out
 from minicaps.routing.coupling import couple
 from minicaps.routing.fixed_point import route_implicitly
+from minicaps.routing.routed import Routed, check_options, check_votes, read_out
 from minicaps.tensor import Tensor, op
 
 

@@ -28,8 +28,8 @@ from minicaps.ops.activation import log_sigmoid, sigmoid
 from minicaps.ops.math import clip, exp, log, where
 from minicaps.ops.product import einsum
 from minicaps.ops.reduce import sum
-from minicaps.routing.contract import Routed, check_votes
 from minicaps.routing.coupling import couple
+from minicaps.routing.routed import Routed, check_votes
 from minicaps.tensor import Tensor, op
 
 STEPS = ("gmm", "activation", "input-activation", "complete")

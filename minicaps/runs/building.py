@@ -4,7 +4,8 @@ import inspect
 
 import numpy as np
 
-from minicaps import checkpoint, models
+from minicaps.runs import checkpoint
+from minicaps import models
 
 
 def build_model(options, data):

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from minicaps import plotting, scores
+from minicaps import plotting
+from minicaps.evaluate import metrics
 from minicaps.graph import no_grad
-from minicaps.losses import classification_loss
+from minicaps.models.losses import classification_loss
 from minicaps.tensor import Tensor
 
 WORST = 10  # pictures that are drawn
@@ -15,9 +16,9 @@ def measure(run, split, activations) -> dict:
     """Counts, rates, loss, a row for each class. activations (n, J) on the host; counts are
     integers."""
     answers, labels = activations.argmax(axis=1), split.labels
-    confusion = scores.confusion_matrix(labels, answers, len(run.class_names))
+    confusion = metrics.confusion_matrix(labels, answers, len(run.class_names))
     n, right, name = len(split), int(confusion.trace()), run.options["loss"]
-    table = scores.class_table(confusion, run.class_names)
+    table = metrics.class_table(confusion, run.class_names)
     for k, row in enumerate(table):
         own = activations[labels == k, k]
         row["mean_score"] = float(own.mean(dtype=np.float64)) if own.size else None
@@ -27,7 +28,7 @@ def measure(run, split, activations) -> dict:
         "right": right,
         "wrong": n - right,
         "accuracy": right / n,
-        "accuracy_interval_95": scores.wilson(right, n),
+        "accuracy_interval_95": metrics.wilson(right, n),
         "error": (n - right) / n,
         "loss": float(loss.data),
         "loss_name": name,
@@ -64,9 +65,9 @@ def draw(run, split, activations, result, folder):
 def find_worst(run, split, activations):
     """What `plotting.worst` takes, but the file: the pictures that were classified worst, and where
     there is a decoder, what it draws from the capsules of the rival and of their class."""
-    which = scores.worst(activations, split.labels, WORST)
+    which = metrics.worst(activations, split.labels, WORST)
     some, scored = split.take(which), activations[which]
-    rival, _ = scores.rivals(scored, some.labels)
+    rival, _ = metrics.rivals(scored, some.labels)
     names = [plotting.short(name, 14) for name in run.class_names]
     captions = [
         (f"{names[k]}: {row[k]:.2f}", f"{names[j]}: {row[j]:.2f}")
@@ -116,7 +117,7 @@ def report_classes(result) -> list[str]:
 
 def _confusions(confusion, names):
     pictures = confusion.sum(axis=1)
-    found = scores.most_confused(confusion, CONFUSIONS)
+    found = metrics.most_confused(confusion, CONFUSIONS)
     lines = ["\nMost frequent confusions:" if found else "\nNo wrong answers."]
     for k, j, count in found:
         lines.append(f"  {names[k]} taken for {names[j]}: {count:,} of {pictures[k]:,} pictures")

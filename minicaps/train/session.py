@@ -8,18 +8,20 @@ from pathlib import Path
 import numpy as np
 
 import minicaps
-from minicaps import checkpoint, data, insight, plotting
+from minicaps import data, plotting
 from minicaps.backend import choose_device
-from minicaps.building import load_model
-from minicaps.checkpoint import CheckpointError, write_json
-from minicaps.command import results_folder, usage
-from minicaps.display import Display
-from minicaps.lock import check_unused, locked
-from minicaps.machine import describe_machine
-from minicaps.options import resumed
-from minicaps.runs import best_of
-from minicaps.stopping import StopRequest
-from minicaps.training import Trainer
+from minicaps.cli.command import results_folder, usage
+from minicaps.cli.machine import describe_machine
+from minicaps.cli.stopping import StopRequest
+from minicaps.models import inspection
+from minicaps.runs import checkpoint
+from minicaps.runs.building import load_model
+from minicaps.runs.checkpoint import CheckpointError, write_json
+from minicaps.runs.lock import check_unused, locked
+from minicaps.runs.run import best_of
+from minicaps.train.options import resumed
+from minicaps.train.progress import Display
+from minicaps.train.trainer import Trainer
 
 
 class Session:
@@ -96,7 +98,7 @@ class Session:
                 model = load_model(folder / "best.npz", trainer.device).eval()
                 test, names = trainer.data.test, trainer.data.class_names
                 path = folder / "reconstructions.png"
-                insight.draw_reconstructions(model, test, names, trainer.device, path)
+                inspection.draw_reconstructions(model, test, names, trainer.device, path)
         _say(summary, folder)
         return summary
 

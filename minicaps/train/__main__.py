@@ -4,11 +4,11 @@ import shlex
 import sys
 from functools import partial
 
-from minicaps import estimate, repeat
-from minicaps.command import WrongUsage, fail, guarded, start, usage
-from minicaps.options import check_changeable, complete, make_parser
-from minicaps.session import Session
-from minicaps.stopping import Interrupted
+from minicaps.cli.command import WrongUsage, fail, guarded, start, usage
+from minicaps.cli.stopping import Interrupted
+from minicaps.train import estimate, seeds
+from minicaps.train.options import check_changeable, complete, make_parser
+from minicaps.train.session import Session
 
 NAME = "minicaps.train"
 
@@ -30,15 +30,15 @@ def _run(given, session):
     try:
         if "resume" in given:
             folder = given["resume"]
-            repeated = repeat.is_repeated(folder)
+            repeated = seeds.is_repeated(folder)
             with usage():
                 check_changeable(given, repeated)
-            (repeat.go_on if repeated else Session.go_on)(session, folder, given)
+            (seeds.go_on if repeated else Session.go_on)(session, folder, given)
         else:
             with usage():
                 options = complete(given)
             folder = options["out"]
-            begin = repeat.begin if options["seeds"] else Session.begin
+            begin = seeds.begin if options["seeds"] else Session.begin
             (estimate.show if options["estimate"] else begin)(session, options)
     except Interrupted:
         resume = f"python -m {NAME} --resume {shlex.quote(str(folder))}"

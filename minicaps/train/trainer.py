@@ -12,25 +12,28 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps import checkpoint, diagnosis, optim
+from minicaps import optim
 from minicaps.backend import to_host
-from minicaps.building import build_model, load_model, tell_apart
+from minicaps.cli.stopping import Diverged, Interrupted
 from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.data.dataset import count_classes
-from minicaps.data.pictures import background
-from minicaps.losses import check_several, classification_loss, spread_margin
-from minicaps.measuring import evaluate
-from minicaps.multilabel import one_at_a_time, reconstruction_loss, right_answers
-from minicaps.stopping import Diverged, Interrupted
+from minicaps.data.images import background
+from minicaps.models.losses import check_several, classification_loss, spread_margin
+from minicaps.models.multilabel import one_at_a_time, reconstruction_loss, right_answers
+from minicaps.runs import checkpoint
+from minicaps.runs.building import build_model, load_model, tell_apart
+from minicaps.runs.inference import evaluate
 from minicaps.tensor import Tensor
+from minicaps.train import diagnosis
 
 
 class Trainer:
     """Trains one model on one data set.
 
     options: dictionary of the options of `minicaps.train`. data: a `Dataset`. folder: an existing
-    folder for the results. display: is told of every step and epoch (see `minicaps.display`).
-    warnings: {kind: sentence} of what looked wrong so far, each told once.
+    folder for the results. display: is told of every step and epoch (see
+    `minicaps.train.progress`). warnings: {kind: sentence} of what looked wrong so far, each told
+    once.
     """
 
     def __init__(self, options, data, device, folder, display, stop):

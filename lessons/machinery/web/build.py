@@ -7,7 +7,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from lessons.page import LESSONS
+from lessons.machinery.page import LESSONS
 
 SITE = LESSONS.parent / "_site"
 NEEDED = ("sphinx", "myst_parser", "furo", "mathjax")
@@ -15,7 +15,12 @@ WRITING = "\n## Writing: the format\n"  # from here on lessons/README.md is for 
 SETTINGS = {
     "project": "minicaps lessons",
     "html_title": "minicaps lessons",
-    "extensions": ["myst_parser", "sphinx.ext.mathjax", "lessons.web.columns", "lessons.web.prose"],
+    "extensions": [
+        "myst_parser",
+        "sphinx.ext.mathjax",
+        "lessons.machinery.web.columns",
+        "lessons.machinery.web.prose",
+    ],
     "myst_enable_extensions": ["dollarmath", "alert"],
     "myst_update_mathjax": False,  # static/maths.js says all there is to say
     "mathjax_path": "mathjax/tex-svg.js",

@@ -12,10 +12,9 @@ import numpy as np
 from tqdm import tqdm
 
 import minicaps
-from minicaps import data, evaluation, evaluation_multi, samples
+from minicaps import data
 from minicaps.backend import choose_device, to_host
-from minicaps.checkpoint import CheckpointError, replacing, write_json
-from minicaps.command import (
+from minicaps.cli.command import (
     WrongUsage,
     add_device,
     data_source,
@@ -26,9 +25,11 @@ from minicaps.command import (
     start,
 )
 from minicaps.data.batches import batches
+from minicaps.evaluate import report, report_multi, select
 from minicaps.graph import no_grad
-from minicaps.measuring import EVALUATION_BATCH
-from minicaps.runs import open_run
+from minicaps.runs.checkpoint import CheckpointError, replacing, write_json
+from minicaps.runs.inference import EVALUATION_BATCH
+from minicaps.runs.run import open_run
 
 NAME = "minicaps.evaluate"
 ABOUT = """\
@@ -56,7 +57,7 @@ def main(arguments=None):
 def _run(parser, options, command):
     run = open_run(options.run, choose_device(options.device))
     try:
-        chosen = samples.choose(
+        chosen = select.choose(
             run,
             source=options.data,
             part=options.part,
@@ -69,7 +70,7 @@ def _run(parser, options, command):
     if not options.quiet:
         _introduce(run, chosen)
     activations = classify(run, chosen.split, options.batch_size, options.quiet)
-    kind = evaluation_multi if run.multi or chosen.split.multi else evaluation
+    kind = report_multi if run.multi or chosen.split.multi else report
     result = kind.measure(run, chosen.split, activations)
     origin = {
         "checkpoint": str(run.path),
@@ -176,9 +177,9 @@ def _parser():
     group = parser.add_argument_group("pictures", "Without options: the run's own test pictures.")
     group.add_argument(
         "--part",
-        choices=samples.PARTS,
+        choices=select.PARTS,
         metavar="PART",
-        help=f"{', '.join(samples.PARTS)}: which part of the data (default: test; all of other"
+        help=f"{', '.join(select.PARTS)}: which part of the data (default: test; all of other"
         " --data)",
     )
     group.add_argument(

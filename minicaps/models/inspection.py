@@ -10,10 +10,10 @@ import numpy as np
 
 from minicaps import ops, plotting
 from minicaps.backend import array_module, to_host
-from minicaps.checkpoint import CheckpointError
 from minicaps.graph import no_grad
-from minicaps.multilabel import redraw
+from minicaps.models.multilabel import redraw
 from minicaps.nn import Conv2d
+from minicaps.runs.checkpoint import CheckpointError
 from minicaps.tensor import Tensor
 
 CLASSES = 20  # that are redrawn: a figure of hundreds takes many minutes, and nobody can read it

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from minicaps import plotting, scores
-from minicaps.losses import classification_loss
-from minicaps.multilabel import SEEN, highest, redraw, seen
+from minicaps import plotting
+from minicaps.evaluate import metrics
+from minicaps.models.losses import classification_loss
+from minicaps.models.multilabel import SEEN, highest, redraw, seen
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor
 
@@ -29,14 +30,14 @@ def measure(run, split, activations) -> dict:
         "right": int(right.sum()),
         "wrong": int(n - right.sum()),
         "accuracy": float(right.mean()),
-        "accuracy_interval_95": scores.wilson(int(right.sum()), n),
+        "accuracy_interval_95": metrics.wilson(int(right.sum()), n),
         "top_samples": with_classes,
         "top_right": int(top.sum()),
-        "top_interval_95": scores.wilson(int(top.sum()), with_classes) if with_classes else None,
+        "top_interval_95": metrics.wilson(int(top.sum()), with_classes) if with_classes else None,
         "loss": float(loss.data),
         "loss_name": name,
         "score": run.score,
-        "classes": scores.table(
+        "classes": metrics.table(
             run.class_names,
             pictures=labels.sum(axis=0),
             answered=answers.sum(axis=0),

@@ -13,11 +13,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from minicaps import data
-from minicaps.allocator import keep_memory
 from minicaps.backend import DeviceError
-from minicaps.checkpoint import CheckpointError
-from minicaps.machine import ProcessError
-from minicaps.stopping import Diverged
+from minicaps.cli.allocator import keep_memory
+from minicaps.cli.machine import ProcessError
+from minicaps.cli.stopping import Diverged
+from minicaps.runs.checkpoint import CheckpointError
 from minicaps.threads import one_blas_thread
 
 # What a user can cause; the message says all

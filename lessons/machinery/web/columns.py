@@ -10,7 +10,7 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.errors import SphinxError
 
-from lessons.page import find_pages
+from lessons.machinery.page import find_pages
 
 NUMBER = re.compile(r"\((\d+\.\d+)\)")
 NUMBERED = re.compile(r"\\qquad \((\d+\.\d+)\)\s*$", re.MULTILINE)

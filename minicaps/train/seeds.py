@@ -5,10 +5,10 @@ import shutil
 import statistics
 from pathlib import Path
 
-from minicaps.checkpoint import write_json
-from minicaps.command import results_folder, usage
-from minicaps.lock import check_unused, locked
-from minicaps.options import resumed
+from minicaps.cli.command import results_folder, usage
+from minicaps.runs.checkpoint import write_json
+from minicaps.runs.lock import check_unused, locked
+from minicaps.train.options import resumed
 
 
 def begin(session, options):

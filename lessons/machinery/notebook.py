@@ -5,8 +5,8 @@ import json
 import re
 from pathlib import Path
 
-from lessons.execute import run_page
-from lessons.page import IMAGE, LESSONS, SUMMARY, read_blocks
+from lessons.machinery.execute import run_page
+from lessons.machinery.page import IMAGE, LESSONS, SUMMARY, read_blocks
 
 
 def make_notebook(path):

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minicaps import data
-from minicaps.command import WrongUsage
+from minicaps.cli.command import WrongUsage
 from minicaps.data import DataError, Split, own
 from minicaps.data.fitting import fitted
-from minicaps.data.pictures import Target
-from minicaps.runs import Run, dataset
+from minicaps.data.images import Target
+from minicaps.runs.run import Run, dataset
 
 PARTS = ("test", "validation", "train")
 

@@ -7,13 +7,14 @@ import pkgutil
 import textwrap
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from unittest import mock
 
 import matplotlib.pyplot as plt
 from matplotlib import style
 
-from lessons import figures
-from lessons.page import LESSONS, PageError, read_blocks
+from lessons.machinery import figures
+from lessons.machinery.page import PageError, read_blocks
 
 
 @dataclass
@@ -35,7 +36,7 @@ def stage(shown):
     def show(*args, **kwargs):
         shown.extend(figures.take_figures())
 
-    look = style.context(LESSONS / "lessons.mplstyle", after_reset=True)
+    look = style.context(Path(__file__).with_name("lessons.mplstyle"), after_reset=True)
     with look, mock.patch.object(plt, "show", show):
         try:
             yield {"__name__": "__main__"}

@@ -6,7 +6,6 @@ passed over in silence.
 
 from pathlib import Path
 
-from minicaps.data.array_files import from_idx, from_npz, idx_part
 from minicaps.data.dataset import (
     DataError,
     Dataset,
@@ -15,9 +14,10 @@ from minicaps.data.dataset import (
     draw_by_class,
     generator,
 )
-from minicaps.data.files import list_folder
-from minicaps.data.folders import from_folders
-from minicaps.data.pictures import Target
+from minicaps.data.images import Target
+from minicaps.data.own.array_files import from_idx, from_npz, idx_part
+from minicaps.data.own.files import list_folder
+from minicaps.data.own.folders import from_folders
 
 TEST_SHARE = 0.2  # of the pictures, where the data does not say which are for testing
 SMALLEST_CLASS = 3  # pictures: one each for training, validation and test
@@ -28,9 +28,9 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
     """Read a data set of one's own, and split it by `seed`.
 
     path: a folder with a folder for each class; a folder of pictures that may have any number of
-        classes, which `minicaps.data.table` lists; a folder with four IDX files, named like those
-        of MNIST, which say themselves what is for training and for testing; or an .npz file with
-        the arrays `images` and `labels` (n,), or zeros and ones (n, classes), and perhaps
+        classes, which `minicaps.data.own.table` lists; a folder with four IDX files, named like
+        those of MNIST, which say themselves what is for training and for testing; or an .npz file
+        with the arrays `images` and `labels` (n,), or zeros and ones (n, classes), and perhaps
         `class_names`.
     limit: keep so many training samples, of each class in proportion.
     size: (height, width) that all pictures are fitted to; None leaves them as they are.

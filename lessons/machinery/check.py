@@ -4,9 +4,9 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons import figures, steppers
-from lessons.execute import blame_page, quoted_lines, run_page
-from lessons.page import PageError, read_blocks
+from lessons.machinery import figures, steppers
+from lessons.machinery.execute import blame_page, quoted_lines, run_page
+from lessons.machinery.page import PageError, read_blocks
 
 WIDTH = 76  # columns of code that fit beside the text
 

@@ -4,10 +4,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from minicaps import checkpoint, data
+from minicaps.runs import checkpoint
+from minicaps import data
 from minicaps.backend import Device
-from minicaps.building import build_saved
-from minicaps.losses import LOSSES
+from minicaps.runs.building import build_saved
+from minicaps.models.losses import LOSSES
 from minicaps.nn import Module
 from minicaps.tensor import Tensor
 

@@ -13,15 +13,15 @@ from contextlib import suppress
 import numpy as np
 
 from minicaps import data
-from minicaps.allocator import keep_memory
 from minicaps.backend import choose_device
+from minicaps.cli.allocator import keep_memory
+from minicaps.cli.machine import in_a_process, process_peak
+from minicaps.cli.stopping import Interrupted
 from minicaps.data.compose import compose
-from minicaps.display import describe
-from minicaps.machine import in_a_process, process_peak
-from minicaps.measuring import EVALUATION_BATCH, evaluate
-from minicaps.stopping import Interrupted
+from minicaps.runs.inference import EVALUATION_BATCH, evaluate
 from minicaps.threads import one_blas_thread
-from minicaps.training import Trainer
+from minicaps.train.progress import describe
+from minicaps.train.trainer import Trainer
 
 WARM = 2  # steps: after two the optimiser has its state, and the allocator its habits
 STEPS, SECONDS = 10, 5.0  # timed: so many, or fewer when they have taken so long
@@ -38,7 +38,7 @@ def show(session, options):
     train, classes = trainer.data.train, model.config["classes"]
     kinds["several"] = train.multi and not options["compose"]
     shape = train.pixels.shape[1:]
-    found = json.loads(in_a_process("minicaps.estimate", json.dumps(kinds), *shape, classes))
+    found = json.loads(in_a_process("minicaps.train.estimate", json.dumps(kinds), *shape, classes))
     pictures = sum(part.nbytes for part in (trainer.data.train, trainer.data.test))
     memory = "unknown, as this system does not tell"
     if found["memory"] is not None:

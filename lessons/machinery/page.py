@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LESSONS = Path(__file__).resolve().parent
+LESSONS = Path(__file__).resolve().parents[1]
 IMAGE = re.compile(r"!\[(?P<alt>[^]]*)\]\((?P<path>[^)]+)\)")
 SUMMARY = re.compile(r"<summary>(.*)</summary>")
 HEADING = re.compile(r"#+ (.+)")

@@ -4,7 +4,7 @@ import os
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from minicaps.checkpoint import CheckpointError
+from minicaps.runs.checkpoint import CheckpointError
 
 try:
     import fcntl

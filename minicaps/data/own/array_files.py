@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from minicaps.data.arrays import channels_first, in_unit_range, read_npz
 from minicaps.data.dataset import DataError, Split
-from minicaps.data.files import notes_on_hidden
 from minicaps.data.fitting import fitted
 from minicaps.data.idx import read_idx
-from minicaps.data.labels import (
+from minicaps.data.own.arrays import channels_first, in_unit_range, read_npz
+from minicaps.data.own.files import notes_on_hidden
+from minicaps.data.own.labels import (
     class_flags,
     class_numbers,
     flags_of_network,

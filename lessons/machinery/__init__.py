@@ -1,0 +1,1 @@
+"""Run, check and publish the lesson pages."""

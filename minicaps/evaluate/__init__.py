@@ -1,0 +1,1 @@
+"""`python -m minicaps.evaluate`: measure a trained network on a data set."""

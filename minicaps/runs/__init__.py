@@ -1,0 +1,1 @@
+"""Run folders and checkpoints: write them, load a run, its model and its data, and measure it."""

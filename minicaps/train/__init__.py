@@ -1,0 +1,1 @@
+"""`python -m minicaps.train`: train a network and write a run folder."""

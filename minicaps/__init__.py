@@ -1,17 +1,12 @@
-"""minicaps: a minimal, exact and fast NumPy/CuPy engine that teaches capsule networks."""
+"""minicaps: a minimal, exact and fast NumPy/CuPy engine that teaches capsule networks.
 
-import signal
-import sys
+Tensor, op, no_grad, ops      the engine: arrays that can be differentiated
+minicaps.routing, clustering  votes in, capsules out, and the clusterings behind them
+minicaps.nn, models           layers, and the networks by name
+python -m minicaps            lists the commands
+"""
 
-# While `python -m minicaps.…` imports its modules, Ctrl-C ends it without a word, not with a
-# traceback; `minicaps.cli.command.start` then listens. Any other import leaves signals alone.
-if (
-    sys.argv[:1] == ["-m"]
-    and any(word.startswith("minicaps.") for word in sys.orig_argv)
-    and signal.getsignal(signal.SIGINT) == signal.default_int_handler
-):
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
+from minicaps.cli import silence as _silence  # noqa: F401, I001 - first, before slow imports
 from minicaps import ops
 from minicaps.graph import no_grad
 from minicaps.tensor import Tensor, op

@@ -12,9 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
-
-class DeviceError(RuntimeError):
-    """The wanted device cannot be used; the message says what is missing."""
+from minicaps.errors import DeviceError
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,26 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps import data, plotting
+from minicaps import plotting
 from minicaps.backend import choose_device
 from minicaps.cli.command import (
     WrongUsage,
     add_device,
-    data_source,
     fail,
     guarded,
     number,
     parser_for_run,
-    results_folder,
     start,
 )
+from minicaps.data.arguments import data_source
+from minicaps.errors import DataError
 from minicaps.evaluate import metrics, select
 from minicaps.evaluate.__main__ import classify
 from minicaps.models import inspection
 from minicaps.plotting import short
 from minicaps.runs.inference import EVALUATION_BATCH
 from minicaps.runs.run import open_run
+from minicaps.storage import results_folder
 
 NAME = "minicaps.plot"
 OFFSETS = np.linspace(-0.25, 0.25, 11)  # Sabour et al. 2017, figure 4
@@ -121,7 +122,7 @@ def _draw(shown, wanted, missing, out):
         try:
             FIGURES[what](shown, path)
             print(path)
-        except data.DataError as error:  # other figures may do without the data
+        except DataError as error:  # other figures may do without the data
             code = fail(NAME, f"cannot draw {what}: {error}")
     return code
 
@@ -151,7 +152,7 @@ class Shown:
         labels, k = self.test.labels, names.index(name)
         found = np.flatnonzero(labels[:, k] if self.test.multi else labels == k)
         if not found.size:
-            raise data.DataError(f"there is no test picture of class {name}: choose another")
+            raise DataError(f"there is no test picture of class {name}: choose another")
         return int(found[0])
 
     @property
@@ -180,18 +181,19 @@ def _curves(shown, path):
             ]
         plotting.curves(history, path)
     except (ValueError, TypeError, KeyError, IndexError, csv.Error) as error:
-        raise data.DataError(f"{rows} is damaged: {error}") from error
+        raise DataError(f"{rows} is damaged: {error}") from error
 
 
 def _reconstructions(shown, path):
     run = shown.run
-    inspection.draw_reconstructions(run.model, shown.test, run.class_names, run.device, path)
+    draw = plotting.members if shown.test.multi else plotting.reconstructions
+    draw(*inspection.redrawn(run.model, shown.test, run.class_names, run.device), path)
 
 
 def _confusion(shown, path):
     names = shown.run.class_names
     if shown.test.multi:
-        raise data.DataError("a picture may have several classes: see minicaps.evaluate")
+        raise DataError("a picture may have several classes: see minicaps.evaluate")
     answers = classify(shown.run, shown.test, EVALUATION_BATCH, quiet=False).argmax(axis=1)
     counts = metrics.confusion_matrix(shown.test.labels, answers, len(names))
     plotting.confusion(counts, names, path)

@@ -5,14 +5,16 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from minicaps import data, plotting
+from minicaps import plotting
 from minicaps.backend import choose_device
-from minicaps.cli.command import add_device, fail, guarded, parser_for_run, results_folder, start
+from minicaps.cli.command import add_device, fail, guarded, parser_for_run, start
 from minicaps.data.images import centre, file_names, fit, has_light_border, read_picture
 from minicaps.data.own.files import files_in
+from minicaps.errors import DataError
 from minicaps.models import inspection
 from minicaps.models.multilabel import SEEN
 from minicaps.runs.run import open_run
+from minicaps.storage import results_folder
 
 NAME = "minicaps.predict"
 CENTRED = ("mnist", "strokes")  # others need not have their ink in the middle
@@ -82,7 +84,7 @@ def _run(options):
     for file, figure in zip(files, figures, strict=True):
         try:
             result = _predict(run, file, options, figure)
-        except data.DataError as error:
+        except DataError as error:
             code = fail(NAME, error)
             result = {"file": str(file), "error": str(error)}
         if options.json:
@@ -98,7 +100,7 @@ def _files(paths):
     for path in paths:
         try:
             files += files_in(path) if path.is_dir() else [path]
-        except data.DataError as error:
+        except DataError as error:
             code = fail(NAME, error)
     return files, code
 
@@ -111,7 +113,7 @@ def _figures(out, usual, files):
     pictures = {file.resolve() for file in files}
     for figure in figures:
         if figure.exists() and (out or figure.resolve() in pictures):
-            raise data.DataError(f"{figure} exists already: choose another --out")
+            raise DataError(f"{figure} exists already: choose another --out")
     if files:
         results_folder(folder, "choose another --out, or leave figures out by --no-figures")
     return figures

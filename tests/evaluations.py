@@ -9,7 +9,7 @@ from own_files import SIZE, noise, write
 
 from minicaps import plotting
 from minicaps.evaluate import __main__ as evaluate
-from minicaps.runs.checkpoint import write_json
+from minicaps.storage import write_json
 
 FILES = ["confusion.csv", "confusion.png", "evaluation.json", "predictions.csv", "worst.png"]
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from minicaps.data import DataError, load
+from minicaps.data import load
+from minicaps.errors import DataError
 
 SIZE = (28, 30)  # as large as the tiny network needs, and not square
 

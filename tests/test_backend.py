@@ -9,15 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minicaps.backend import (
-    DeviceError,
-    array_module,
-    choose_device,
-    device_of,
-    is_array,
-    scatter_add,
-    to_host,
-)
+from minicaps.backend import array_module, choose_device, device_of, is_array, scatter_add, to_host
+from minicaps.errors import DeviceError
 
 ROOT = Path(__file__).parents[1]
 

@@ -4,6 +4,7 @@ import pytest
 from tiny_runs import edit, run, tiny  # noqa: F401 (used by every test here)
 
 from minicaps.backend import choose_device
+from minicaps.errors import CheckpointError
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
 
@@ -18,7 +19,7 @@ CPU = choose_device("cpu")
 def test_a_model_that_does_not_fit_its_parameters_is_refused(change):
     path = run() / "best.npz"
     edit(path, lambda meta: meta["model"].update(change))
-    with pytest.raises(checkpoint.CheckpointError, match=r"best\.npz"):
+    with pytest.raises(CheckpointError, match=r"best\.npz"):
         load_model(path, CPU)
 
 
@@ -26,5 +27,5 @@ def test_a_checkpoint_without_a_model_is_refused():
     checkpoint.save("a.npz", {}, {"model": {"name": "capsnet"}})
     checkpoint.save("b.npz", {}, {})
     for path in ("a.npz", "b.npz"):
-        with pytest.raises(checkpoint.CheckpointError, match=path):
+        with pytest.raises(CheckpointError, match=path):
             load_model(path, CPU)

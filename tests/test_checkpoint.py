@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from minicaps.errors import CheckpointError
 from minicaps.runs import checkpoint
-from minicaps.runs.checkpoint import CheckpointError
+from minicaps.storage import replacing, write_json
 
 ROOT = Path(__file__).parents[1]
 META = {"model": {"name": "x", "classes": 10}, "note": "größer", "numbers": [0.1, 1e-300, None]}
@@ -365,16 +366,16 @@ print(os.listdir(os.path.dirname(sys.argv[1])))
 
 def test_any_file_is_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "a.json"
-    checkpoint.write_json(path, {"ä": [1, None]})
+    write_json(path, {"ä": [1, None]})
     assert path.read_bytes() == b'{\n  "\\u00e4": [\n    1,\n    null\n  ]\n}\n'
     before = path.read_bytes()
     with pytest.raises(TypeError):
-        checkpoint.write_json(path, {"no": object()})
-    with pytest.raises(ZeroDivisionError), checkpoint.replacing(path) as file:
+        write_json(path, {"no": object()})
+    with pytest.raises(ZeroDivisionError), replacing(path) as file:
         file.write(b"half")
         1 / 0  # noqa: B018
     full = pytest.raises(CheckpointError, match=r"cannot write .*a\.json: No space left on device")
-    with full, checkpoint.replacing(path) as file:
+    with full, replacing(path) as file:
         file.write(b"half")
         full_disk()
     assert path.read_bytes() == before

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from idx_files import CODES, idx_bytes, zipped
 
-from minicaps.data import DataError
 from minicaps.data.idx import parse_idx, read_idx
+from minicaps.errors import DataError
 
 IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from minicaps.data import DataError
 from minicaps.data.images import fit, picture_size, read_picture
+from minicaps.errors import DataError
 
 
 def saved(path, numbers, **keywords):

@@ -27,7 +27,8 @@ from idx_files import (
     zipped,
 )
 
-from minicaps.data import DataError, download, load
+from minicaps.data import download, load
+from minicaps.errors import DataError
 
 
 @pytest.fixture(autouse=True)

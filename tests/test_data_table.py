@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from minicaps.data import DataError, load, own
+from minicaps.data import load, own
 from minicaps.data.own import table
+from minicaps.errors import DataError
 
 HEADER = "file,cup,spoon,plate\n"
 

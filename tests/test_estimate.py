@@ -8,6 +8,7 @@ import pytest
 from tiny_runs import TINY, refused, tiny  # noqa: F401 (used by every test here)
 
 from minicaps.cli import machine
+from minicaps.errors import ProcessError
 from minicaps.train import __main__ as train
 from minicaps.train import estimate
 from minicaps.train.options import complete
@@ -86,7 +87,7 @@ def test_steps_with_several_classes(kind, capsys):
 
 def test_a_failure_in_the_process_is_a_sentence(monkeypatch, capsys):
     def broken(*_):
-        raise machine.ProcessError("python -m minicaps.train.estimate has failed: MemoryError")
+        raise ProcessError("python -m minicaps.train.estimate has failed: MemoryError")
 
     monkeypatch.setattr(estimate, "in_a_process", broken)
     said = refused_with_output(capsys, *TINY, "--estimate")

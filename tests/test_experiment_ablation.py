@@ -8,7 +8,7 @@ from tiny_experiments import few  # noqa: F401
 from tiny_runs import tiny  # noqa: F401
 
 from minicaps import data
-from minicaps.data import DataError
+from minicaps.errors import DataError
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import ablation
 from minicaps.train.options import complete

@@ -12,9 +12,10 @@ from test_ops_on_device import run
 from test_training_step import make_batch, make_model, step
 
 from minicaps import Tensor, models
-from minicaps.backend import DeviceError, choose_device, device_of, to_host
+from minicaps.backend import choose_device, device_of, to_host
 from minicaps.data import batches as batching
 from minicaps.data import load
+from minicaps.errors import DeviceError
 from minicaps.optim import SGD, Adam
 from minicaps.train import __main__ as train
 

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from minicaps.errors import CheckpointError
 from minicaps.runs import lock
-from minicaps.runs.checkpoint import CheckpointError
+from minicaps.storage import check_unused, locked
 
 HOLD = """
 import sys, time
@@ -28,26 +29,26 @@ def kind(request, monkeypatch):
 
 
 def test_a_second_one_is_refused_until_the_first_ends(kind, tmp_path):
-    with lock.locked(tmp_path):
+    with locked(tmp_path):
         for _ in range(2):  # one that is refused does not let go of it
             refused = pytest.raises(CheckpointError, match=f"is writing into {tmp_path}: wait")
-            with refused, lock.locked(tmp_path):
+            with refused, locked(tmp_path):
                 pass
-    with lock.locked(tmp_path):
+    with locked(tmp_path):
         pass
     assert os.listdir(tmp_path) == []
 
 
 def test_an_error_inside_lets_go(kind, tmp_path):
-    with pytest.raises(ZeroDivisionError), lock.locked(tmp_path):
+    with pytest.raises(ZeroDivisionError), locked(tmp_path):
         1 / 0  # noqa: B018
-    with lock.locked(tmp_path):
+    with locked(tmp_path):
         pass
 
 
 def test_a_folder_that_vanishes_inside(kind, tmp_path):
     (tmp_path / "run").mkdir()
-    with lock.locked(tmp_path / "run"):
+    with locked(tmp_path / "run"):
         for file in (tmp_path / "run").iterdir():
             file.unlink()
         (tmp_path / "run").rmdir()
@@ -59,20 +60,20 @@ def test_another_process_holds_it_until_it_is_killed(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(line, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout.readline() == b"held\n"
-        with pytest.raises(CheckpointError), lock.locked(tmp_path):
+        with pytest.raises(CheckpointError), locked(tmp_path):
             pass
         process.send_signal(signal.SIGKILL)
         process.wait()
-    with lock.locked(tmp_path):
+    with locked(tmp_path):
         pass
 
 
 def test_what_a_new_run_may_take(tmp_path):
-    lock.check_unused(tmp_path)
-    lock.check_unused(tmp_path / "new")
+    check_unused(tmp_path)
+    check_unused(tmp_path / "new")
     (tmp_path / lock.FILE).touch()
-    lock.check_unused(tmp_path)  # only a lock, whose holder is asked next
+    check_unused(tmp_path)  # only a lock, whose holder is asked next
     (tmp_path / "mine").touch()
     for path in (tmp_path, tmp_path / "mine"):
         with pytest.raises(ValueError, match="exists already: choose another --out"):
-            lock.check_unused(path)
+            check_unused(path)

@@ -5,7 +5,7 @@ import pytest
 
 from minicaps import data, models
 from minicaps.backend import choose_device
-from minicaps.cli.stopping import Interrupted
+from minicaps.errors import Interrupted
 from minicaps.nn import Module
 from minicaps.routing import Routed
 from minicaps.runs import inference

@@ -38,7 +38,7 @@ from minicaps.models.losses import LOSSES
 from minicaps.runs import checkpoint
 from minicaps.runs.building import build_model
 from minicaps.runs.inference import evaluate
-from minicaps.runs.lock import locked
+from minicaps.storage import locked
 from minicaps.train import __main__ as train
 from minicaps.train import trainer
 from minicaps.train.trainer import Trainer

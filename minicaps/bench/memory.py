@@ -6,7 +6,8 @@ import sys
 
 from minicaps.bench.cases import Case
 from minicaps.cli.allocator import keep_memory
-from minicaps.cli.machine import ProcessError, in_a_process, process_peak
+from minicaps.cli.machine import in_a_process, process_peak
+from minicaps.errors import ProcessError
 from minicaps.threads import one_blas_thread
 
 STEPS = 3  # after two the optimiser has its state, and the allocator its habits

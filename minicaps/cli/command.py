@@ -5,23 +5,16 @@ import math
 import os
 import signal
 import sys
-import tempfile
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
 from tqdm import tqdm
 
-from minicaps import data
-from minicaps.backend import DeviceError
 from minicaps.cli.allocator import keep_memory
-from minicaps.cli.machine import ProcessError
-from minicaps.cli.stopping import Diverged
-from minicaps.runs.checkpoint import CheckpointError
+from minicaps.errors import UserError
+from minicaps.storage import reason
 from minicaps.threads import one_blas_thread
-
-# What a user can cause; the message says all
-FAULTS = (data.DataError, DeviceError, CheckpointError, Diverged, ProcessError, OSError)
 
 
 class WrongUsage(Exception):
@@ -41,7 +34,7 @@ def start(main):
     """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter.
 
     Ctrl-C is for `main` only: before and after, where nothing is to be saved, it ends the process
-    (see `minicaps.__init__`).
+    (see `minicaps.cli.silence`).
     """
     keep_memory()
     one_blas_thread()
@@ -77,7 +70,7 @@ def guarded(name, work, *, no_memory="try fewer pictures, or smaller ones"):
         return fail(name, "interrupted", code=130)
     except MemoryError:
         return fail(name, f"there is not enough memory: {no_memory}")
-    except FAULTS as error:
+    except (UserError, OSError) as error:
         return fail(name, _system(error) if isinstance(error, OSError) else error)
 
 
@@ -85,14 +78,8 @@ def _system(error):
     """What the system refused, in words."""
     if isinstance(error, BrokenPipeError):
         return "stopped, as nobody reads its output any more (Broken pipe)"
-    said = _reason(error)
+    said = reason(error)
     return f"cannot use {error.filename}: {said}" if error.filename else said
-
-
-def _reason(error):
-    if isinstance(error, FileExistsError | NotADirectoryError):
-        return "a file is where a folder is needed"
-    return error.strerror or str(error)
 
 
 def fail(name, message, code=1):
@@ -114,29 +101,6 @@ def _warned_once(name):
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
-
-
-# ---- where results go
-
-
-@contextmanager
-def writing(place, instead="choose another --out"):
-    """Make an OSError in the block a CheckpointError, which says what to do instead."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(f"cannot write {place}: {_reason(error)}; {instead}") from error
-
-
-def results_folder(folder, instead="choose another --out"):
-    """Make a folder, and find out now, not after the work, that it can be written into.
-
-    Raises CheckpointError, which says what to do instead.
-    """
-    with writing(folder, instead):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
 
 
 # ---- options
@@ -186,15 +150,3 @@ def number(kind, low, high=math.inf, ends="[)"):
         return value
 
     return convert
-
-
-def data_source(text):
-    """The name of a data set, or the path of the user's own; absolute, so that a run can go on from
-    another folder."""
-    if text in data.NAMES:
-        return text
-    if not text or not os.path.exists(text):
-        raise argparse.ArgumentTypeError(
-            f"must be a path that exists, or choose from {', '.join(data.NAMES)}, not {text!r}"
-        )
-    return os.path.abspath(text)

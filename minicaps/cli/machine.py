@@ -10,6 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 import minicaps
+from minicaps.errors import ProcessError
 from minicaps.threads import cores
 
 
@@ -38,10 +39,6 @@ def process_peak():
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
         return None
-
-
-class ProcessError(RuntimeError):
-    """A process that was to measure something has failed."""
 
 
 def in_a_process(module, *arguments):

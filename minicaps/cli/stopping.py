@@ -1,15 +1,7 @@
-"""What ends a training before its last epoch: its user, or a loss that is no number any more."""
+"""SIGINT and SIGTERM as a request to stop, so that a training can save before it ends."""
 
 import signal
 from contextlib import contextmanager
-
-
-class Interrupted(Exception):
-    """The user asked to stop; the state has been saved."""
-
-
-class Diverged(RuntimeError):
-    """A loss became infinite or NaN; the message says when, and what to try."""
 
 
 class StopRequest:

@@ -6,11 +6,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from minicaps.cli.command import WrongUsage, guarded, number, results_folder, start, usage, writing
-from minicaps.data import NAMES, DataError, baselines, download, load, strokes
+from minicaps.cli.command import WrongUsage, guarded, number, start, usage
+from minicaps.data import NAMES, baselines, download, load, strokes
+from minicaps.data.arguments import parse_size
 from minicaps.data.dataset import count_classes, of_class
-from minicaps.data.images import file_names, parse_size, write_picture
+from minicaps.data.images import file_names, write_picture
 from minicaps.data.sheet import contact_sheet
+from minicaps.errors import DataError
+from minicaps.storage import results_folder, writing
 
 ABOUT = {
     "strokes": "digits drawn from skeletons, with known poses",

@@ -9,10 +9,6 @@ import numpy as np
 from minicaps.backend import array_module, to_host
 
 
-class DataError(Exception):
-    """Data that is missing, damaged or not what it should be; the message is for the user."""
-
-
 @dataclass(frozen=True, eq=False)
 class Split:
     """Pictures with their classes, and with their poses and names where these are known.

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps.data.dataset import DataError, Split
+from minicaps.data.dataset import Split
 from minicaps.data.idx import parse_idx, read_bytes
+from minicaps.errors import DataError
 
 ENVIRONMENT = "MINICAPS_DATA"  # names a folder that is searched before the cache
 DEBIAN = Path("/usr/share/datasets")  # Debian's package dataset-fashion-mnist

@@ -4,8 +4,9 @@ import os
 
 import numpy as np
 
-from minicaps.data.dataset import DataError, Split
+from minicaps.data.dataset import Split
 from minicaps.data.images import Target
+from minicaps.errors import DataError
 
 
 def fitted(split: Split, target: Target) -> Split:

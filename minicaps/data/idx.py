@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps.data.dataset import DataError
+from minicaps.errors import DataError
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 

@@ -1,6 +1,5 @@
 """Pictures from files, grey or colour, as float32 in [0, 1]; and how they fit a network's size."""
 
-import argparse
 import itertools
 import os
 import re
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minicaps.data.dataset import DataError
+from minicaps.errors import DataError
 
 INNER = 20 / 28  # of a side, for the ink of MNIST's digits
 INK = 0.2  # of the lightest pixel
@@ -175,17 +174,6 @@ def file_names(names) -> list[str]:
         taken.add(unique.casefold())
         chosen.append(unique)
     return chosen
-
-
-def parse_size(text):
-    """Height and width of pictures, from N or HxW: two whole numbers, as [H, W]."""
-    sides = re.fullmatch(r"([1-9]\d{0,4})(?:[x×]([1-9]\d{0,4}))?", text, re.ASCII)
-    if not sides:
-        raise argparse.ArgumentTypeError(
-            f"must be a side of 1 to 99999 pixels, such as 28, or height x width, such as 40x56,"
-            f" not {text!r}"
-        )
-    return [int(sides[1]), int(sides[2] or sides[1])]
 
 
 @contextmanager

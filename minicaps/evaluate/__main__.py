@@ -1,7 +1,5 @@
 """`python -m minicaps.evaluate RUN`: measure a trained network on pictures, and show its errors."""
 
-import csv
-import io
 import json
 import shlex
 import sys
@@ -14,22 +12,15 @@ from tqdm import tqdm
 import minicaps
 from minicaps import data
 from minicaps.backend import choose_device, to_host
-from minicaps.cli.command import (
-    WrongUsage,
-    add_device,
-    data_source,
-    guarded,
-    number,
-    parser_for_run,
-    results_folder,
-    start,
-)
+from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
+from minicaps.data.arguments import data_source
 from minicaps.data.batches import batches
+from minicaps.errors import CheckpointError
 from minicaps.evaluate import report, report_multi, select
 from minicaps.graph import no_grad
-from minicaps.runs.checkpoint import CheckpointError, replacing, write_json
 from minicaps.runs.inference import EVALUATION_BATCH
 from minicaps.runs.run import open_run
+from minicaps.storage import results_folder, write_csv, write_json
 
 NAME = "minicaps.evaluate"
 ABOUT = """\
@@ -156,17 +147,8 @@ def _write(folder, kind, run, split, activations, result):
     """Write what was measured, the answer for each picture, and the figures."""
     write_json(folder / "evaluation.json", result)
     for name, table in kind.tables(run, split, activations, result).items():
-        _write_csv(folder / name, *table)
+        write_csv(folder / name, *table)
     kind.draw(run, split, activations, result, folder)
-
-
-def _write_csv(path, header, rows):
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    with replacing(path) as file:
-        file.write(text.getvalue().encode("utf-8", "surrogateescape"))  # names of files as they are
 
 
 # ---- options

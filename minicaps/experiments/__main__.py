@@ -11,8 +11,9 @@ from pathlib import Path
 from minicaps import experiments
 from minicaps.backend import choose_device
 from minicaps.cli.command import add_device, fail, guarded, number, start
-from minicaps.cli.stopping import Interrupted, StopRequest
-from minicaps.data import DataError, download
+from minicaps.cli.stopping import StopRequest
+from minicaps.data import download
+from minicaps.errors import DataError, Interrupted
 from minicaps.experiments.lab import NAME, QUICK, Lab
 from minicaps.experiments.results import Results, headlines, print_key, print_markdown, print_table
 

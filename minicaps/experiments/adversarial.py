@@ -17,9 +17,9 @@ right one, which never is flat), iterated (ten smaller steps of it; Kurakin et a
 import numpy as np
 
 from minicaps.backend import array_module, to_host
-from minicaps.cli.stopping import Interrupted
 from minicaps.data import Split
 from minicaps.data.batches import batches
+from minicaps.errors import Interrupted
 from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent

@@ -8,16 +8,15 @@ import numpy as np
 
 from minicaps import data
 from minicaps.backend import Device, to_host
-from minicaps.cli.command import results_folder
-from minicaps.cli.stopping import Interrupted, StopRequest
+from minicaps.cli.stopping import StopRequest
 from minicaps.data.batches import batches
 from minicaps.data.images import write_picture
+from minicaps.errors import CheckpointError, Interrupted
 from minicaps.graph import no_grad
 from minicaps.plotting import canvas
 from minicaps.runs import checkpoint
-from minicaps.runs.checkpoint import replacing, write_json
 from minicaps.runs.inference import EVALUATION_BATCH
-from minicaps.runs.lock import locked
+from minicaps.storage import locked, replacing, results_folder, write_json
 from minicaps.tensor import Tensor
 from minicaps.train.options import complete
 from minicaps.train.progress import Display
@@ -116,7 +115,7 @@ class Lab:
         return float(self.right(model, split).mean())
 
 
-class ExperimentError(checkpoint.CheckpointError):
+class ExperimentError(CheckpointError):
     """Figures or networks that are there, but not those of this experiment."""
 
 

@@ -4,10 +4,9 @@ import json
 import statistics
 from pathlib import Path
 
-from minicaps.cli.command import results_folder
 from minicaps.cli.machine import describe_machine
 from minicaps.experiments.lab import ExperimentError
-from minicaps.runs.checkpoint import write_json
+from minicaps.storage import results_folder, write_json
 
 # What means the same in all tables, or nearly: an experiment's own `KEY` goes before
 COMMON_KEY = {

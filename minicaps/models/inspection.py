@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from minicaps import ops, plotting
+from minicaps import ops
 from minicaps.backend import array_module, to_host
+from minicaps.errors import CheckpointError
 from minicaps.graph import no_grad
 from minicaps.models.multilabel import redraw
 from minicaps.nn import Conv2d
-from minicaps.runs.checkpoint import CheckpointError
 from minicaps.tensor import Tensor
 
 CLASSES = 20  # that are redrawn: a figure of hundreds takes many minutes, and nobody can read it
@@ -105,21 +105,21 @@ def reconstruction(model, poses, keep):
     return drawn if drawn is None else drawn[0]
 
 
-def draw_reconstructions(model, split, class_names, device, path):
-    """Draw a picture of each class of `split`, of the first `CLASSES` that it has, and what the
-    decoder makes of the answer's capsule; of pictures with several classes the first ones, and what
-    it makes of each class. The model is on `device`, the pictures are on the host."""
+def redrawn(model, split, class_names, device):
+    """A picture of each class of `split`, of the first `CLASSES` that it has, and what the decoder
+    makes of the answer's capsule; of pictures with several classes the first ones, and what it
+    makes of each class: what `plotting.reconstructions` takes, or `plotting.members`, but for the
+    file. The model is on `device`, the pictures are on the host."""
     if split.multi:
         some = split.take(np.arange(min(SEVERAL, len(split))))
         answers, drawn = redraw(model, some.images, some.labels, device)
-        plotting.members(some.images, drawn, some.labels, answers, class_names, path)
-        return
+        return some.images, drawn, some.labels, answers, class_names
     chosen = split.take(np.unique(split.labels, return_index=True)[1][:CLASSES])
     views = [view(model, picture) for picture in chosen.images]
     drawn = [reconstruction(model, each.poses, each.answer) for each in views]
     labels = [class_names[k] for k in chosen.labels]
     answers = [class_names[each.answer] for each in views]
-    plotting.reconstructions(chosen.images, np.array(drawn), labels, answers, path)
+    return chosen.images, np.array(drawn), labels, answers
 
 
 def sweep(model, poses, keep, offsets):

@@ -5,7 +5,7 @@ import io
 
 import numpy as np
 
-from minicaps.runs.checkpoint import replacing
+from minicaps.storage import replacing
 
 INK = "#444444"
 DPI = 120  # pixels per inch

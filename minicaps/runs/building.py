@@ -4,8 +4,9 @@ import inspect
 
 import numpy as np
 
-from minicaps.runs import checkpoint
 from minicaps import models
+from minicaps.errors import CheckpointError
+from minicaps.runs import checkpoint
 
 
 def build_model(options, data):
@@ -52,9 +53,9 @@ def build_saved(path, arrays, meta, device):
         )
         model.astype(next(iter(state.values())).dtype).load_state_dict(state)
     except (KeyError, TypeError, ValueError, StopIteration) as error:
-        raise checkpoint.CheckpointError(f"{path} holds no model to build: {error}") from error
+        raise CheckpointError(f"{path} holds no model to build: {error}") from error
     if not all(np.isfinite(array).all() for array in state.values()):
-        raise checkpoint.CheckpointError(
+        raise CheckpointError(
             f"{path} has parameters that are infinite or NaN: it is damaged, as no training saves"
             " such; take another checkpoint of the run"
         )

@@ -1,68 +1,15 @@
-"""Checkpoints: one .npz file of plain arrays and one JSON text. No pickle: loading runs no code.
-
-Files are written under a temporary name and renamed when they are complete, so that the last good
-one survives a full disk, a killed process or a power cut.
-"""
+"""Checkpoints: one .npz file of plain arrays and one JSON text. No pickle: loading runs no code."""
 
 import json
-import os
 import zipfile
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
+from minicaps.errors import CheckpointError
+from minicaps.storage import replacing
+
 FORMAT = 1  # grows when older versions of minicaps would misread what is written
 _META = "minicaps.json"
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be written, or a file that cannot be trusted as one."""
-
-
-@contextmanager
-def replacing(path):
-    """Give a binary file to write into; it takes the place of `path` when all is written.
-
-    Raises CheckpointError if that fails; a file that was there before is unchanged then. What a
-    process that was killed has left of its writing is removed.
-    """
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")  # of this process alone
-    try:
-        if path.exists() and not path.is_file():  # renaming would take the place of a device
-            raise CheckpointError(f"cannot write {path}: there is something that is no file")
-        _sweep(path)
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sweep(path):
-    """Remove the unfinished files for `path` whose processes are no more."""
-    for part in path.parent.glob("*.part"):
-        name, _, process = part.stem.rpartition(".")
-        if name == path.name and process.isdecimal() and not _alive(int(process)):
-            part.unlink(missing_ok=True)
-
-
-def _alive(process):
-    """Tell whether a process runs; True where the system does not tell without harm."""
-    if os.name != "posix":
-        return True
-    try:
-        os.kill(process, 0)  # sends nothing
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # another user's; no number of a process
-        pass
-    return True
 
 
 def save(path, arrays, meta):
@@ -73,12 +20,6 @@ def save(path, arrays, meta):
     text = json.dumps({"format": FORMAT, **meta}).encode()
     with replacing(path) as file:
         np.savez(file, **{_META: np.frombuffer(text, np.uint8)}, **arrays)
-
-
-def write_json(path, value):
-    """Write `value` to `path`, all or nothing, readable by people too."""
-    with replacing(path) as file:  # ASCII, so it is the same in any locale
-        file.write(json.dumps(value, indent=2).encode("ascii") + b"\n")
 
 
 def load(path, needs=()):

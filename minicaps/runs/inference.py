@@ -3,10 +3,10 @@
 import numpy as np
 
 from minicaps.data.batches import batches
+from minicaps.errors import Interrupted
 from minicaps.graph import no_grad
 from minicaps.models.losses import classification_loss
 from minicaps.models.multilabel import answers_of, right_answers
-from minicaps.cli.stopping import Interrupted
 from minicaps.tensor import Tensor
 
 EVALUATION_BATCH = 250  # pictures at once, where nothing is learned
@@ -16,8 +16,8 @@ def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False, answer
     """Return (mean loss, number of right answers) of `model` on all of `split`.
 
     loss: its name, one of `minicaps.models.losses.LOSSES`. Which answers are right: see
-    `minicaps.models.multilabel.right_answers`. answers: zeros (J,) on the device, to which the number of
-    answers of each class is added. The sums stay on the device until the end.
+    `minicaps.models.multilabel.right_answers`. answers: zeros (J,) on the device, to which the
+    number of answers of each class is added. The sums stay on the device until the end.
     """
     was_training, total, right = model.training, 0, 0
     model.eval()

@@ -4,12 +4,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from minicaps.runs import checkpoint
 from minicaps import data
 from minicaps.backend import Device
-from minicaps.runs.building import build_saved
+from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES
 from minicaps.nn import Module
+from minicaps.runs import checkpoint
+from minicaps.runs.building import build_saved
 from minicaps.tensor import Tensor
 
 
@@ -67,7 +68,7 @@ def best_of(path) -> Path:
             why = "no run, or its first epoch did not end"
             if inside:
                 why = f"it holds runs; name one of them, such as {inside[0]}"
-            raise checkpoint.CheckpointError(f"{path.parent} has no best.npz: {why}")
+            raise CheckpointError(f"{path.parent} has no best.npz: {why}")
     return path
 
 
@@ -94,7 +95,7 @@ def open_run(path, device) -> Run:
             bool(pictures.get("multi")),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise checkpoint.CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
+        raise CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
 
 
 def _complete(options, model):

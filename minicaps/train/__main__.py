@@ -5,7 +5,7 @@ import sys
 from functools import partial
 
 from minicaps.cli.command import WrongUsage, fail, guarded, start, usage
-from minicaps.cli.stopping import Interrupted
+from minicaps.errors import Interrupted
 from minicaps.train import estimate, seeds
 from minicaps.train.options import check_changeable, complete, make_parser
 from minicaps.train.session import Session

@@ -16,8 +16,8 @@ from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.allocator import keep_memory
 from minicaps.cli.machine import in_a_process, process_peak
-from minicaps.cli.stopping import Interrupted
 from minicaps.data.compose import compose
+from minicaps.errors import Interrupted
 from minicaps.runs.inference import EVALUATION_BATCH, evaluate
 from minicaps.threads import one_blas_thread
 from minicaps.train.progress import describe

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from minicaps import data, models, optim
-from minicaps.cli.command import data_source, number
+from minicaps.cli.command import number
+from minicaps.data.arguments import data_source, parse_size
 from minicaps.data.compose import LAYOUTS
-from minicaps.data.images import parse_size
+from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES
 from minicaps.ops.capsule import SQUASHES
 from minicaps.routing import GRADIENTS, ROUTINGS, UPDATES
-from minicaps.runs.checkpoint import CheckpointError
 
 DEFAULTS = {
     "data": "strokes",

@@ -5,9 +5,8 @@ import shutil
 import statistics
 from pathlib import Path
 
-from minicaps.cli.command import results_folder, usage
-from minicaps.runs.checkpoint import write_json
-from minicaps.runs.lock import check_unused, locked
+from minicaps.cli.command import usage
+from minicaps.storage import check_unused, locked, results_folder, write_json
 from minicaps.train.options import resumed
 
 

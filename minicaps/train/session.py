@@ -10,15 +10,15 @@ import numpy as np
 import minicaps
 from minicaps import data, plotting
 from minicaps.backend import choose_device
-from minicaps.cli.command import results_folder, usage
+from minicaps.cli.command import usage
 from minicaps.cli.machine import describe_machine
 from minicaps.cli.stopping import StopRequest
+from minicaps.errors import CheckpointError, DataError
 from minicaps.models import inspection
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
-from minicaps.runs.checkpoint import CheckpointError, write_json
-from minicaps.runs.lock import check_unused, locked
 from minicaps.runs.run import best_of
+from minicaps.storage import check_unused, locked, results_folder, write_json
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
 from minicaps.train.trainer import Trainer
@@ -98,7 +98,8 @@ class Session:
                 model = load_model(folder / "best.npz", trainer.device).eval()
                 test, names = trainer.data.test, trainer.data.class_names
                 path = folder / "reconstructions.png"
-                inspection.draw_reconstructions(model, test, names, trainer.device, path)
+                draw = plotting.members if test.multi else plotting.reconstructions
+                draw(*inspection.redrawn(model, test, names, trainer.device), path)
         _say(summary, folder)
         return summary
 
@@ -148,11 +149,11 @@ def _check_parts(trainer, path):
         same, contents = {"": False}, False
     source, rest = trainer.options["data"], "put them back, or start a new run"
     if not all(same.values()):
-        raise data.DataError(
+        raise DataError(
             f"{source} has other pictures than {path} names, with which this run began: {rest}"
         )
     if not contents:
-        raise data.DataError(
+        raise DataError(
             f"some pictures of {source} have changed since this run began, as the checksums in"
             f" {path} show: {rest}"
         )

@@ -5,8 +5,6 @@ what is random in a step depends on (seed, epoch, batch) alone, and everything e
 checkpoint.
 """
 
-import csv
-import io
 import time
 from pathlib import Path
 
@@ -14,15 +12,16 @@ import numpy as np
 
 from minicaps import optim
 from minicaps.backend import to_host
-from minicaps.cli.stopping import Diverged, Interrupted
 from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.data.dataset import count_classes
 from minicaps.data.images import background
+from minicaps.errors import CheckpointError, Diverged, Interrupted
 from minicaps.models.losses import check_several, classification_loss, spread_margin
 from minicaps.models.multilabel import one_at_a_time, reconstruction_loss, right_answers
 from minicaps.runs import checkpoint
 from minicaps.runs.building import build_model, load_model, tell_apart
 from minicaps.runs.inference import evaluate
+from minicaps.storage import write_csv
 from minicaps.tensor import Tensor
 from minicaps.train import diagnosis
 
@@ -227,7 +226,8 @@ class Trainer:
             self.best = {"epoch": self.epoch, "quality": quality}
             self.save("best.npz")
         self.save("last.npz")
-        _write_csv(self.folder / "metrics.csv", self.history)
+        rows = [list(row.values()) for row in self.history]
+        write_csv(self.folder / "metrics.csv", list(row), rows)
         self.display.epoch(self, row)
 
     def _diagnose(self, row, answers):
@@ -308,7 +308,7 @@ class Trainer:
         """Measure the best model on the test data, once."""
         best = load_model(path := self.folder / "best.npz", self.device)
         if best.config != self.model.config:
-            raise checkpoint.CheckpointError(f"{path} holds another network than this run trains")
+            raise CheckpointError(f"{path} holds another network than this run trains")
         loss, right = self._evaluate(best, self.data.test)
         summary = {
             "test_accuracy": right / len(self.data.test),
@@ -327,12 +327,3 @@ class Trainer:
                 "validation_accuracy"
             ]
         return summary
-
-
-def _write_csv(path, rows):
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, rows[0].keys())
-    writer.writeheader()
-    writer.writerows(rows)
-    with checkpoint.replacing(path) as file:
-        file.write(text.getvalue().encode())

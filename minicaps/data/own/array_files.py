@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from minicaps.data.dataset import DataError, Split
+from minicaps.data.dataset import Split
 from minicaps.data.fitting import fitted
 from minicaps.data.idx import read_idx
 from minicaps.data.own.arrays import channels_first, in_unit_range, read_npz
@@ -18,6 +18,7 @@ from minicaps.data.own.labels import (
     names_of_classes,
     printable,
 )
+from minicaps.errors import DataError
 
 
 def from_npz(path, target):

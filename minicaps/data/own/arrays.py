@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps.data.dataset import DataError
+from minicaps.errors import DataError
 
 ROUNDING = 1e-6  # floats may leave [0, 1] by so much, as resizing makes them
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from minicaps.data.dataset import DataError
+from minicaps.errors import DataError
 
 JUNK = ("thumbs.db", "desktop.ini", "__macosx")  # left by file managers, like names with a dot
 SHOWN = 5  # of many files, so many are named

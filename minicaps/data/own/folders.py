@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from minicaps.data.dataset import DataError, Split
+from minicaps.data.dataset import Split
 from minicaps.data.fitting import check_memory
 from minicaps.data.images import picture_size, read_picture
 from minicaps.data.own import table
 from minicaps.data.own.files import for_each_file, list_folder, notes_on_hidden, some_of
 from minicaps.data.own.labels import flags_of_network, names_of_classes, printable
+from minicaps.errors import DataError
 
 DARK = 1 / 16  # of white; brighter pictures are expected. Numbers of 12 bits in 16 stay below
 

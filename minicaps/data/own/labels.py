@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minicaps.data.dataset import DataError
+from minicaps.errors import DataError
 
 MOST_CLASSES = 2**31  # larger labels are mistakes, and may not fit 64 bits
 

@@ -6,18 +6,12 @@ passed over in silence.
 
 from pathlib import Path
 
-from minicaps.data.dataset import (
-    DataError,
-    Dataset,
-    Split,
-    count_classes,
-    draw_by_class,
-    generator,
-)
+from minicaps.data.dataset import Dataset, Split, count_classes, draw_by_class, generator
 from minicaps.data.images import Target
 from minicaps.data.own.array_files import from_idx, from_npz, idx_part
 from minicaps.data.own.files import list_folder
 from minicaps.data.own.folders import from_folders
+from minicaps.errors import DataError
 
 TEST_SHARE = 0.2  # of the pictures, where the data does not say which are for testing
 SMALLEST_CLASS = 3  # pictures: one each for training, validation and test

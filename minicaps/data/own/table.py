@@ -12,7 +12,7 @@ import csv
 
 import numpy as np
 
-from minicaps.data.dataset import DataError
+from minicaps.errors import DataError
 
 NAME = "labels.csv"
 EXAMPLE = "file,cup,spoon"

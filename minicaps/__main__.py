@@ -1,0 +1,23 @@
+"""`python -m minicaps`: list the commands."""
+
+COMMANDS = {
+    "train": "train a network and write a run folder",
+    "evaluate": "measure a trained network on a data set",
+    "predict": "classify images with a trained network",
+    "plot": "draw figures of a run",
+    "data": "list, fetch and show data sets",
+    "bench": "measure speed and memory",
+    "experiments": "repeat the experiments of the papers",
+}
+
+
+def main():
+    """Print each command with what it does."""
+    print("usage: python -m minicaps.COMMAND [options]\n")
+    for name, text in COMMANDS.items():
+        print(f"  python -m minicaps.{name:12} {text}")
+    print("\nEach explains itself with --help. `python -m lessons` lists the lessons.")
+
+
+if __name__ == "__main__":
+    main()

@@ -38,21 +38,29 @@ def no_grad():
     return recording(False)
 
 
+def observed(name, way, run):
+    """Return run(), or what the observer makes of it; way: "forward" or "backward"."""
+    watch = observer.get()
+    return watch(name, way, run) if watch else run()
+
+
 class Node:
-    """A step of the graph: who it came from (`parents`) and how to go back (`pullback`)."""
+    """A step of the graph: who it came from (`parents`) and how to go back (`pullback`).
+
+    leaf: a weak reference to the tensor that gets the gradient, for the leaves of the graph.
+    """
 
     __slots__ = ("dtype", "id", "leaf", "name", "parents", "pullback", "shape", "versions")
 
     def __init__(self, name, value, parents, pullback, leaf=None):
         self.id, self.name, self.parents, self.pullback = _next_id(), name, parents, pullback
         self.shape, self.dtype, self.leaf = value.shape, value.dtype, leaf
-        self.versions = tuple(p and p.leaf and _version(p) for p in parents)
+        self.versions = tuple(p and p.version() for p in parents)
 
-
-def _version(leaf_node):
-    """How often the data of this leaf was replaced (None when the tensor is gone)."""
-    tensor = leaf_node.leaf()
-    return None if tensor is None else tensor._version
+    def version(self):
+        """How often the data of this leaf was replaced; None if it is gone, or no leaf."""
+        tensor = self.leaf and self.leaf()
+        return None if tensor is None else tensor._version
 
 
 class joint:
@@ -80,26 +88,76 @@ def backward(output, cotangent=None):
             " (or was computed under no_grad)"
         )
     g = _initial_cotangent(output, cotangent)
-    # The node created last is always ready: whatever used its value was created later.
-    pending = {output.node.id: (output.node, _own_if_leaf(output.node, g, g))}
-    queue, watch = [-output.node.id], observer.get()
+    pending, queue = {output.node.id: (output.node, g)}, [-output.node.id]
     while queue:
+        # The youngest node is always ready: whatever used its value was created later.
         node, g = pending.pop(-heapq.heappop(queue))
         if node.leaf is not None:
             _deposit(node, g)
             continue
-        parents = node.parents
-        pull = functools.partial(_pull, node, g)
-        gradients = watch(node.name, "backward", pull) if watch else pull()
-        for parent, gradient in zip(parents, gradients, strict=True):
+        _check_unused(node)
+        gradients = observed(node.name, "backward", functools.partial(_pull, node, g))
+        for parent, gradient in zip(node.parents, gradients, strict=True):
             if parent is None:
                 continue
-            if parent.id not in pending:
-                heapq.heappush(queue, -parent.id)
-                pending[parent.id] = (parent, _own_if_leaf(parent, gradient, g))
+            if parent.id in pending:
+                gradient = as_array(pending[parent.id][1] + gradient)
             else:
-                total = as_array(pending[parent.id][1] + gradient)
-                pending[parent.id] = (parent, total)
+                heapq.heappush(queue, -parent.id)
+            pending[parent.id] = (parent, gradient)
+        node.pullback, node.parents = None, ()  # frees what they hold
+
+
+def _pull(node, g):
+    """Run the pullback of `node`; return a gradient of its dtype and shape for each parent."""
+    wanted = tuple(p is not None for p in node.parents)
+    g = read_only(g.view())  # others may get it too
+    if isinstance(node.pullback, joint):
+        gradients = node.pullback.sweep(g, wanted)
+        if len(gradients) != len(wanted):
+            raise TypeError(
+                f"{node.name} returned {len(gradients)} gradients for {len(wanted)} inputs"
+            )
+    else:
+        pulls = node.pullback if isinstance(node.pullback, tuple) else (node.pullback,)
+        if len(pulls) != len(wanted):
+            raise TypeError(
+                f"{node.name} has {len(pulls)} pullbacks for {len(wanted)} arguments: write one for"
+                " each, and make what is constant keyword-only (after a *)"
+            )
+        gradients = [pull(g) if want and pull else None for pull, want in zip(pulls, wanted)]  # noqa: B905 - counted above
+    return [
+        parent and _fitted(gradient, node, position, parent)
+        for position, (parent, gradient) in enumerate(zip(node.parents, gradients, strict=True))
+    ]
+
+
+def _fitted(gradient, node, position, parent):
+    """Sum `gradient` over broadcast axes; demand the shape and dtype of `parent`."""
+    if gradient is None:
+        raise TypeError(f"the pullback of {node.name} has no gradient for its argument {position}")
+    gradient = as_array(gradient)
+    if gradient.ndim >= len(parent.shape):
+        gradient = unbroadcast(gradient, parent.shape)
+    if gradient.dtype != parent.dtype and node.dtype != parent.dtype:
+        gradient = gradient.astype(parent.dtype)  # the op mixed precisions
+    if gradient.shape != parent.shape or gradient.dtype != parent.dtype:
+        raise TypeError(
+            f"the pullback of {node.name} returned a {gradient.shape} {gradient.dtype} gradient"
+            f" for a {parent.shape} {parent.dtype} input"
+        )
+    return gradient
+
+
+def _deposit(node, g):
+    """Add to the `.grad` of a leaf, which belongs to its tensor alone and can be written to."""
+    tensor = node.leaf()
+    if tensor is not None:
+        own = g if g.base is None else g.copy(order="K")
+        tensor.grad = own if tensor.grad is None else as_array(tensor.grad + g)
+
+
+# ---- checks
 
 
 def _initial_cotangent(output, cotangent):
@@ -114,64 +172,25 @@ def _initial_cotangent(output, cotangent):
     if not is_array(g) or g.shape != output.shape or g.dtype != output.dtype:
         given = f"{g.shape} {g.dtype}" if is_array(g) else type(g).__name__
         raise ValueError(f"the cotangent is {given}, the tensor {output.shape} {output.dtype}")
-    return g
+    return g.view()  # its owner may write to it
 
 
-def _pull(node, g):
-    """Run the pullback of `node` and free it; return one checked gradient for each parent."""
+def _check_unused(node):
+    """Refuse a node that was freed, or whose inputs have other values by now."""
     if node.pullback is None:
         raise RuntimeError(
             f"backward() reached {node.name}, whose graph an earlier backward() has freed:"
             " compute the output again, or add the losses and call backward() once"
         )
     for parent, version in zip(node.parents, node.versions, strict=True):
-        if parent and parent.leaf and _version(parent) not in (version, None):
+        if parent and parent.version() not in (version, None):
             raise RuntimeError(
                 f"the data of an input of {node.name} was replaced between the forward and the"
                 " backward pass: its gradient would be wrong"
             )
-    wanted = tuple(p is not None for p in node.parents)
-    g = read_only(g.view())  # others may get it too
-    if isinstance(node.pullback, joint):
-        gradients = node.pullback.sweep(g, wanted)
-    else:
-        pulls = node.pullback if isinstance(node.pullback, tuple) else (node.pullback,)
-        if len(pulls) != len(wanted):
-            raise TypeError(
-                f"{node.name} has {len(pulls)} pullbacks for {len(wanted)} arguments: write one for"
-                " each, and make what is constant keyword-only (after a *)"
-            )
-        for position, (pull, want) in enumerate(zip(pulls, wanted, strict=True)):
-            if want and pull is None:
-                raise TypeError(f"{node.name} has no gradient for its argument {position}")
-        gradients = [pull(g) if want else None for pull, want in zip(pulls, wanted, strict=True)]
-    if len(gradients) != len(wanted):
-        raise TypeError(f"{node.name} returned {len(gradients)} gradients for {len(wanted)} inputs")
-    gradients = [
-        _checked(node, parent, gradient)
-        for parent, gradient in zip(node.parents, gradients, strict=True)
-    ]
-    node.pullback, node.parents = None, ()
-    return gradients
 
 
-def _checked(node, parent, gradient):
-    """Sum `gradient` over broadcast axes; demand the shape and dtype of `parent`."""
-    if parent is None:
-        return None
-    if gradient is None:
-        raise TypeError(f"the pullback of {node.name} returned None where a gradient is wanted")
-    gradient = as_array(gradient)
-    if gradient.ndim >= len(parent.shape):
-        gradient = unbroadcast(gradient, parent.shape)
-    if gradient.dtype != parent.dtype and node.dtype != parent.dtype:
-        gradient = gradient.astype(parent.dtype)  # the op mixed precisions
-    if gradient.shape != parent.shape or gradient.dtype != parent.dtype:
-        raise TypeError(
-            f"the pullback of {node.name} returned a {gradient.shape} {gradient.dtype} gradient"
-            f" for a {parent.shape} {parent.dtype} input"
-        )
-    return gradient
+# ---- arrays
 
 
 def unbroadcast(g, shape):
@@ -182,19 +201,6 @@ def unbroadcast(g, shape):
     stretched = tuple(i + added for i, n in enumerate(shape) if n == 1 and g.shape[i + added] != 1)
     summed = g.sum(axis=tuple(range(added)) + stretched, keepdims=True)
     return summed.reshape(summed.shape[added:])
-
-
-def _own_if_leaf(parent, gradient, g):
-    """Copy what a leaf would share: `.grad` belongs to its tensor alone and can be written to."""
-    if parent.leaf is not None and (gradient is g or gradient.base is not None):
-        return gradient.copy(order="K")
-    return gradient
-
-
-def _deposit(node, g):
-    tensor = node.leaf()
-    if tensor is not None:
-        tensor.grad = g if tensor.grad is None else as_array(tensor.grad + g)
 
 
 def as_array(value):

@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 
 from minicaps.backend import device_of, is_array, to_host
-from minicaps.graph import Node, as_array, backward, is_recording, observer, read_only
+from minicaps.graph import Node, as_array, backward, is_recording, observed, read_only
 
 
 class Tensor:
@@ -156,7 +156,8 @@ def op(function):
 
     Positional arguments can carry gradients, keyword-only arguments are static. The pullback is
     a callable g -> gradient for an op of one argument, a tuple of them for several (None where
-    no gradient exists), or `joint(sweep)`.
+    no gradient exists), or `joint(sweep)`. More may follow the pullback: it is handed on as it
+    is beside the tensor, and has no gradient. `raw` of the result is the function on arrays.
 
         @op
         def multiply(a, b):
@@ -174,7 +175,9 @@ def op(function):
         if not any(map(is_array, arrays)):
             arrays = [a if a is None else np.asarray(a) for a in arrays]
         _check_one_device(arrays, function.__name__)
-        value, pullback = _called(function, arrays, static)
+        run = functools.partial(function, *arrays, **static)
+        returned = observed(function.__name__, "forward", run)
+        value, pullback, *extras = _checked(returned, function.__name__)
         parents = tuple(a.node if isinstance(a, Tensor) else None for a in args)
         out = Tensor(value)
         if is_recording.get() and any(parents):
@@ -182,8 +185,9 @@ def op(function):
                 out._data = value = value.view()
             read_only(value)  # writing would damage what the graph captured
             out.node = Node(function.__name__, value, parents, pullback)
-        return out
+        return (out, *extras) if extras else out
 
+    differentiable.raw = function
     REGISTRY[function.__name__] = differentiable
     return differentiable
 
@@ -191,16 +195,14 @@ def op(function):
 REGISTRY = {}  # name -> op: the tests walk it and demand a gradient check of each
 
 
-def _called(function, arrays, static):
-    """Run an op's function and look at what it returns: one array, and a pullback."""
-    run, watch = functools.partial(function, *arrays, **static), observer.get()
-    returned = watch(function.__name__, "forward", run) if watch else run()
-    if not isinstance(returned, tuple) or len(returned) != 2:
-        raise TypeError(f"{function.__name__} must return two things: its value and its pullback")
-    value, pullback = returned
+def _checked(returned, name):
+    """What an op's function returned: one array, its pullback, and perhaps more."""
+    if not isinstance(returned, tuple) or len(returned) < 2:
+        raise TypeError(f"{name} must return two things: its value and its pullback")
+    value, *rest = returned
     if isinstance(value, tuple | list):
-        raise TypeError(f"the value of {function.__name__} must be one array, not several")
-    return as_array(value), pullback
+        raise TypeError(f"the value of {name} must be one array, not several")
+    return as_array(value), *rest
 
 
 def _given_by_name(missing, static):

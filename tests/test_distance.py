@@ -9,7 +9,7 @@ from routing_checks import VOTES_IN_WINDOWS, WINDOWS, couple_one_by_one, draw, s
 
 from minicaps import Tensor
 from minicaps.clustering import soft_kmeans
-from minicaps.routing import distance, distance_plain
+from minicaps.routing import distance, distance_plain, keep_history
 
 both = pytest.mark.parametrize("route", [distance, distance_plain])
 
@@ -57,8 +57,9 @@ def test_with_shared_votes_it_is_soft_k_means(route):
     offset = draw(2, 3, seed=1)  # of the votes for each parent, so that the means differ
     votes = x[None, :, None] + offset
     m = (votes[0].mean(axis=0) - offset)[[0, 1]]
-    history = []
-    route(Tensor(votes), iterations=6, inverse_temperature=λ, history=history, squash="none")
+    options = {"iterations": 6, "inverse_temperature": λ, "squash": "none"}
+    with keep_history():
+        history = route(Tensor(votes), **options).history
     clusters = soft_kmeans(x, 2, inverse_temperature=λ, start=m, iterations=5)
     assert np.ptp(history[1].couplings.data) < 1e-12  # from one start they never part
     np.testing.assert_allclose(clusters.responsibilities, history[-1].couplings.data[0])

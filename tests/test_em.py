@@ -9,8 +9,9 @@ from sklearn.mixture import GaussianMixture
 from minicaps import Tensor, routing
 from minicaps.clustering import gmm
 from minicaps.gradcheck import check_gradients
+from minicaps.routing import keep_history
 from minicaps.routing.coupling import Windows
-from minicaps.routing.em import STEPS, em, fused, paper_schedule, plain
+from minicaps.routing.em import STEPS, em, em_plain, paper_schedule
 
 B, I, J, D = 3, 6, 4, 2
 RNG = np.random.default_rng(7)
@@ -36,10 +37,10 @@ def arguments(step, votes=VOTES, activations=ACTIVATIONS, betas=BETAS):
     return given
 
 
-def route(given, step, **options):
+def route(given, step, *, routing=em, **options):
     if step != "gmm":
         options.setdefault("inverse_temperature", 0.7)
-    return em(step=step, **given, **options)
+    return routing(step=step, **given, **options)
 
 
 def differentiate(given, step, **options):
@@ -116,8 +117,8 @@ def test_fused_is_plain_where_parents_are_empty_and_variances_at_the_floor(step)
 
 
 def same(given, step, **options):
-    one = differentiate(given, step, rounds=fused, **options)
-    two = differentiate(given, step, rounds=plain, **options)
+    one = differentiate(given, step, routing=em, **options)
+    two = differentiate(given, step, routing=em_plain, **options)
     for found, expected in zip([*one[0], *one[1]], [*two[0], *two[1]], strict=True):
         scale = 1 + np.abs(expected).max()
         np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-10)
@@ -191,8 +192,8 @@ def test_gmm_steps_are_those_of_scikit_learn():
 def test_gmm_steps_are_those_of_our_own_diagonal_mixture(iterations):
     x, start = RNG.normal(size=(40, D)), draw_start(RNG, (1, 40, J))
     votes = np.broadcast_to(x[None, :, None], (1, 40, J, D))
-    history = []
-    em(Tensor(votes), step="gmm", start=Tensor(start), iterations=iterations, history=history)
+    with keep_history():
+        history = em(Tensor(votes), step="gmm", start=Tensor(start), iterations=iterations).history
     mixture = gmm(x, J, covariance="diagonal", start=start[0], iterations=iterations)
     for routed, clusters in zip(history, mixture.history, strict=False):
         np.testing.assert_allclose(routed.poses.data[0], clusters.centres, rtol=1e-10)
@@ -235,8 +236,8 @@ def test_united_votes_raise_the_activation():
 
 @each_step
 def test_couplings_sum_to_one_over_parents(step):
-    history = []
-    route({k: Tensor(v) for k, v in arguments(step).items()}, step, history=history)
+    with keep_history():
+        history = route({k: Tensor(v) for k, v in arguments(step).items()}, step).history
     assert len(history) == 3
     for routed in history:
         np.testing.assert_allclose(routed.couplings.data.sum(axis=2), 1, rtol=1e-12)
@@ -312,8 +313,8 @@ EDGES = {
 def test_nothing_is_nan(step, edge, dtype, iterations):
     votes, activations = (a.astype(dtype) for a in EDGES[edge])
     given = arguments(step, votes, activations, BETAS[:, : votes.shape[2]].astype(dtype))
-    for rounds in (fused, plain):
-        routed, gradients = differentiate(given, step, iterations=iterations, rounds=rounds)
+    for route_by in (em, em_plain):
+        routed, gradients = differentiate(given, step, iterations=iterations, routing=route_by)
         for a in (*routed, *gradients):
             assert a.dtype == dtype and np.isfinite(a).all()
 
@@ -364,9 +365,9 @@ def test_an_activation_that_is_nan_stays_nan_and_harms_no_other_sample():
 def test_wide_numbers_beside_narrow_votes_change_no_dtype():
     given = {k: Tensor(v.astype(np.float32)) for k, v in arguments("complete").items()}
     start = Tensor(draw_start(RNG))  # float64
-    for rounds in (fused, plain):
+    for route_by in (em, em_plain):
         for λ in (np.float64(0.5), lambda t: np.sqrt(t + 1.0)):
-            routed = em(**given, start=start, inverse_temperature=λ, rounds=rounds)
+            routed = route_by(**given, start=start, inverse_temperature=λ)
             assert {x.dtype for x in routed} == {np.dtype(np.float32)}
 
 
@@ -385,13 +386,13 @@ def test_a_temperature_without_effect_is_refused():
 
 
 @each_step
-@pytest.mark.parametrize("rounds", [fused, plain])
-def test_the_device_computes_the_same(strict_cupy, step, rounds):
+@pytest.mark.parametrize("routing", [em, em_plain])
+def test_the_device_computes_the_same(strict_cupy, step, routing):
     given = arguments(step, **IN_WINDOWS)
 
     def on(xp):
         tensors = {k: Tensor(xp.asarray(v), requires_grad=True) for k, v in given.items()}
-        routed = route(tensors, step, windows=WINDOWS, rounds=rounds)
+        routed = route(tensors, step, windows=WINDOWS, routing=routing)
         (routed.poses.sum() + routed.activations.sum()).backward()
         return [*(x.data for x in routed), *(t.grad for t in tensors.values())]
 

@@ -126,7 +126,7 @@ def test_a_value_that_is_not_finite_is_an_error():
 def test_ones_as_cotangent_would_be_blind_to_a_wrong_softmax():
     @op
     def doubled_softmax(x):
-        y, pullback = ops.softmax.__wrapped__(x)
+        y, pullback = ops.softmax.raw(x)
         return y, lambda g: 2 * pullback(g)
 
     x = normal(3, 4)

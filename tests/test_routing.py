@@ -28,6 +28,7 @@ from minicaps.routing import (
     UPDATES,
     agreement,
     agreement_plain,
+    keep_history,
     make_votes,
 )
 
@@ -151,8 +152,8 @@ def test_the_others_settle(name):
 
 @pytest.mark.parametrize("name", SOLVABLE)
 def test_the_residual_falls_to_rounding(name):
-    history = []
-    route(name, 0.7 * draw(2, 6, 3, 4), iterations=200, history=history)
+    with keep_history():
+        history = route(name, 0.7 * draw(2, 6, 3, 4), iterations=200).history
     v = np.array([routed.poses.data for routed in history])
     residual = abs(v[1:] - v[:-1]).max(axis=(1, 2, 3))
     assert residual[0] > 1e-3 and residual[20] < 0.1 * residual[2] and residual[-1] < 1e-15
@@ -245,9 +246,12 @@ def test_a_small_difference_between_parents_grows():
 @both
 @each_round
 def test_the_history_is_that_of_every_iteration(name, iterations, plain):
-    votes, history = Tensor(draw(2, 5, 3, 4), requires_grad=True), ["mine"]
-    routed = named(name, plain=plain, iterations=iterations, history=history)(votes)
-    assert len(history) == 1 + iterations and history.pop(0) == "mine"
+    votes = Tensor(draw(2, 5, 3, 4), requires_grad=True)
+    with keep_history():
+        routed = named(name, plain=plain, iterations=iterations)(votes)
+    history = routed.history
+    assert len(history) == iterations
+    assert not named(name, plain=plain, iterations=iterations)(votes).history
     for x, y in zip(routed, history[-1], strict=True):
         np.testing.assert_array_equal(x.data, y.data)
     for n, earlier in enumerate(history):
@@ -283,7 +287,7 @@ def test_fast_equals_plain(name, iterations, windows):
 def test_both_have_the_same_defaults(name, plain):
     votes = draw(2, 5, 3, 4)
     defaults = {"iterations": 3, "gradient": "unrolled", "inverse_temperature": 1.0}
-    defaults |= {"squash": "paper", "windows": None, "history": None}
+    defaults |= {"squash": "paper", "windows": None}
     explicit = differentiate(named(name, plain, **defaults), votes)
     assert_same(differentiate(named(name, plain), votes), explicit, 0)
 

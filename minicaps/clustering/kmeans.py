@@ -58,8 +58,8 @@ def _means(x, c):
 
 EUCLIDEAN = Geometry(squared_distance, lambda x: 0, _means, 2)
 SPHERICAL = Geometry(
-    cost=lambda x, centres: -x @ direction.__wrapped__(centres)[0].T,
-    alone=lambda x: -length.__wrapped__(x)[0],
+    cost=lambda x, centres: -x @ direction.raw(centres)[0].T,
+    alone=lambda x: -length.raw(x)[0],
     gather=lambda x, c: (c.sum(axis=0), c.T @ x),
     degree=1,
 )
@@ -141,9 +141,9 @@ def _assign(x, centres, geometry, K):
     with np.errstate(over="ignore"):  # e^−∞ is 0, as it should be
         logits = -K * (cost - least)
     # −(1/K) ln Σ_j e^(−K d_ij), with the least d_ij taken out
-    log_z = logsumexp.__wrapped__(logits, axis=1)[0]
+    log_z = logsumexp.raw(logits, axis=1)[0]
     objective = float(least.sum()) - float(log_z.sum()) / K
-    return Clusters(centres, softmax.__wrapped__(logits, axis=1)[0], objective)
+    return Clusters(centres, softmax.raw(logits, axis=1)[0], objective)
 
 
 def _move(x, last, geometry, hard):

@@ -141,8 +141,8 @@ def _e_step(x, weights, centres, variance, axes, covariance):
     # ln π_j N_ij, (n, k)
     log_weights = xp.log(xp.maximum(weights, float(np.finfo(x.dtype).tiny)))
     logits = (log_density(away**2, variance) + log_weights[:, None]).T
-    likelihood = float(logsumexp.__wrapped__(logits, axis=1)[0].sum())
-    R = softmax.__wrapped__(logits, axis=1)[0]
+    likelihood = float(logsumexp.raw(logits, axis=1)[0].sum())
+    R = softmax.raw(logits, axis=1)[0]
     if covariance == "full":
         variance = (axes * variance[:, None]) @ axes.mT
     elif covariance == "isotropic":

@@ -18,7 +18,7 @@ from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, error, line, spread
 from minicaps.graph import no_grad
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.routing import make_votes
+from minicaps.routing import keep_history, make_votes
 from minicaps.runs.run import open_run
 from minicaps.tensor import Tensor
 
@@ -103,10 +103,9 @@ def entropy(couplings):
 def iterated(model, images):
     """Route what a CapsNet makes of images, `LONG` times: after every iteration the entropy of the
     couplings, and how far the class capsules moved, as the root mean square of |v − v before|."""
-    history = []
-    with no_grad():
+    with no_grad(), keep_history():
         votes = make_votes(model.primary_capsules(images), model.classes.weight)
-        model.classes.routing.route(votes, iterations=LONG, history=history)
+        history = model.classes.routing.route(votes, iterations=LONG).history
     poses = np.array([routed.poses.numpy() for routed in history], dtype=np.float64)
     moves = np.sqrt((np.diff(poses, axis=0) ** 2).sum(axis=3).mean(axis=(1, 2)))
     return {

@@ -4,7 +4,6 @@ Letters: I children, J parents (one more in leaky routing: the orphans), D numbe
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from minicaps.errors import CheckpointError
 from minicaps.graph import no_grad
 from minicaps.models.multilabel import redraw
 from minicaps.nn import Conv2d
+from minicaps.routing import keep_history
 from minicaps.tensor import Tensor
 
 CLASSES = 20  # that are redrawn: a figure of hundreds takes many minutes, and nobody can read it
@@ -51,7 +51,8 @@ def view(model, picture, *, multi=False) -> View:
     Raises CheckpointError if a score is infinite or NaN.
     """
     with no_grad():
-        routed, history = _with_history(model, _like_parameters(model, picture[None]))
+        with keep_history():  # learned couplings have no iterations
+            routed = model(_like_parameters(model, picture[None]))
         scores = routed.activations
         if model.logits:
             scores = ops.sigmoid(scores) if multi else ops.softmax(scores)
@@ -62,24 +63,8 @@ def view(model, picture, *, multi=False) -> View:
         )
     if routed.poses is None:
         return View(to_host(scores.data)[0], None, ())
-    couplings = tuple(to_host(each.couplings.data)[0] for each in history)
+    couplings = tuple(to_host(each.couplings.data)[0] for each in routed.history or [routed])
     return View(to_host(scores.data)[0], to_host(routed.poses.data)[0], couplings)
-
-
-def _with_history(model, images):
-    """model(images), and the Routed of every iteration of its last routing. One picture is routed
-    in one block, so its iterations come in their order."""
-    history = []
-    layer = getattr(model.classes, "routing", model.classes)
-    route = getattr(layer, "route", None)
-    if route is None or getattr(layer, "logits", None) is not None:
-        routed = model(images)  # no couplings, or learned ones: no iterations
-        return routed, [routed]
-    layer.route = partial(route, history=history)
-    try:
-        return model(images), history
-    finally:
-        layer.route = route
 
 
 def _like_parameters(model, array):

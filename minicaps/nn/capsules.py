@@ -1,7 +1,5 @@
 """Capsule layers: from feature maps to capsules, from capsules to capsules, and back to pixels."""
 
-import functools
-import inspect
 import itertools
 import math
 
@@ -11,9 +9,9 @@ from minicaps import ops
 from minicaps.nn import init
 from minicaps.nn.layers import Conv2d, Linear, parameter
 from minicaps.nn.module import Module
-from minicaps.routing import ROUTINGS, Routed, make_votes, route_in_blocks
-from minicaps.routing.coupling import Windows, couple
-from minicaps.tensor import Tensor
+from minicaps.routing import make_votes, route_in_blocks
+from minicaps.routing.coupling import Windows
+from minicaps.routing.registry import choose
 
 
 class PrimaryCaps(Module):
@@ -54,8 +52,7 @@ class DenseCaps(Module):
         self.routing = Routing(routing, shape[:2], **options)
 
     def forward(self, u):
-        votes = self.weight.size // self.weight.shape[2]
-        return self.routing(make_votes, u, self.weight, votes)
+        return self.routing(make_votes, u, self.weight, self.weight.size // self.weight.shape[2])
 
 
 class SharedCaps(Module):
@@ -109,7 +106,7 @@ class ConvCaps(Module):
         p, q = windows.grid
         count = p * q * self.weight.size // self.weight.shape[2]
         routed = self.routing(votes, u, self.weight, count, windows)
-        return Routed(*(x.reshape(b, p, q, *x.shape[1:]) for x in routed))
+        return routed.map(lambda x: x.reshape(b, p, q, *x.shape[1:]))
 
 
 def _shares(routing, children, parents):
@@ -123,57 +120,26 @@ def _by_child(weight):
 
 
 class Routing(Module):
-    """Routes the votes of a layer by one of `minicaps.routing.ROUTINGS`, or by "learned" couplings.
+    """Routes the votes of a layer by the routing that `minicaps.routing.registry` has by `name`.
 
     shape (I, J): the numbers of children and parents, which matter to "learned" only.
     options: those of the routing; None leaves its default. Wrong ones are refused at once.
     """
 
     def __init__(self, name, shape, **options):
-        routings = {**ROUTINGS, "learned": learned}
-        if name not in routings:
-            raise ValueError(f"unknown routing {name!r}: choose {', '.join(routings)}")
-        options = {key: value for key, value in options.items() if value is not None}
-        known = inspect.signature(routings[name]).parameters.keys() - NOT_FOR_LAYERS
-        if unknown := sorted(options.keys() - known):
-            raise ValueError(
-                f"{', '.join(unknown)}: no option of {name} routing, which has"
-                f" {', '.join(sorted(known))}"
-            )
+        self.route = choose(name, **options)
         self.logits = parameter(np.zeros(shape, np.float32)) if name == "learned" else None
-        self.route = functools.partial(routings[name], **options)
-        self.route(Tensor(np.zeros((0, *shape, 1), np.float32)), *self._logits())
 
     def _logits(self):
         return [] if self.logits is None else [self.logits]
 
-    def forward(self, make_votes, u, weight, votes, windows=None):
-        """Route make_votes(u, weight), `votes` numbers in a sample; windows as in `couple`."""
+    def forward(self, make_votes, u, weight, votes_size, windows=None):
+        """Route make_votes(u, weight), `votes_size` numbers in a sample; windows as in `couple`."""
 
         def layer(u, weight, *logits):
             return self.route(make_votes(u, weight), *logits, windows=windows)
 
-        return route_in_blocks(layer, [u], [weight, *self._logits()], votes)
-
-
-NOT_FOR_LAYERS = {"votes", "logits", "orphans", "windows", "history"}
-
-
-def learned(votes, logits, *, squash="paper", windows=None):
-    """Couplings softmax_j(b) with trained logits b (I, J), the same for all samples: no routing.
-
-    The control for routing (does it do more than a weight?). At b = 0 it is agreement's first
-    iteration. Arguments and result as of every routing.
-    """
-    if votes.shape[1:3] != logits.shape:
-        raise ValueError(
-            f"the learned couplings are for {logits.shape[0]} children and {logits.shape[1]}"
-            f" parents, not {votes.shape[1]} and {votes.shape[2]}"
-        )
-    b = ops.expand(logits, shape=votes.shape[:3])
-    c = couple(b, axis=2, windows=windows)
-    v = ops.squash(ops.einsum("bij,bijd->bjd", c, votes), kind=squash)
-    return Routed(v, ops.length(v), c.detach())
+        return route_in_blocks(layer, [u], [weight, *self._logits()], votes_size)
 
 
 class Decoder(Module):

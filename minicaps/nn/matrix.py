@@ -14,7 +14,7 @@ from minicaps.graph import joint
 from minicaps.nn import init
 from minicaps.nn.layers import Conv2d, parameter
 from minicaps.nn.module import Module
-from minicaps.routing import Routed, route_in_blocks
+from minicaps.routing import route_in_blocks
 from minicaps.routing.coupling import Windows
 from minicaps.routing.em import em
 from minicaps.tensor import Tensor, op
@@ -95,15 +95,14 @@ class MatrixCaps(Module):
         nothing, one = Tensor(np.zeros((0, 1, 1, 1))), Tensor(np.zeros(1))
         self.route(nothing, nothing[:, :, 0, 0], one, one)  # refuses wrong options now
 
-    def routed(self, layer, poses, activations, votes):
+    def routed(self, layer, poses, activations, votes_size):
         if poses.shape != (*activations.shape, SIDE, SIDE):
             raise ValueError(
                 f"a grid of capsules has poses (B, H, W, T, 4, 4) and activations (B, H, W, T), not"
                 f" {poses.shape} and {activations.shape}"
             )
-        votes *= 16  # EM goes over many arrays of their size: smaller blocks stay in the cache
-        parameters = [self.weight, self.beta_u, self.beta_a]
-        return route_in_blocks(layer, [poses, activations], parameters, votes, keep=True)
+        inputs, parameters = [poses, activations], [self.weight, self.beta_u, self.beta_a]
+        return route_in_blocks(layer, inputs, parameters, votes_size, copies=16, keep=True)
 
 
 class MatrixConvCaps(MatrixCaps):
@@ -127,11 +126,9 @@ class MatrixConvCaps(MatrixCaps):
             return self.route(votes, windows.gather(activations), beta_u, beta_a, windows=windows)
 
         routed = self.routed(layer, poses, activations, p * q * children * parents * SIDE**2)
-        return Routed(
-            routed.poses.reshape(b, p, q, parents, SIDE, SIDE),
-            routed.activations.reshape(b, p, q, parents),
-            routed.couplings.reshape(b, p, q, children, parents),
-        )
+        routed = routed.map(lambda x: x.reshape(b, p, q, *x.shape[1:]))
+        poses = routed.poses.reshape(b, p, q, parents, SIDE, SIDE)
+        return routed._replace(poses=poses).with_history(routed.history)
 
 
 class MatrixClassCaps(MatrixCaps):

@@ -1,9 +1,24 @@
 """Module: an object that owns parameters, and other modules."""
 
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import numpy as np
 
 from minicaps.backend import array_module, to_host
 from minicaps.tensor import Tensor
+
+_watchers = ContextVar("watchers", default=())  # of every forward
+
+
+@contextmanager
+def watching(watcher):
+    """Inside this block call watcher(module, outputs) after every `forward`, inner ones first."""
+    token = _watchers.set((*_watchers.get(), watcher))
+    try:
+        yield
+    finally:
+        _watchers.reset(token)
 
 
 class Module:
@@ -19,7 +34,10 @@ class Module:
     buffers = ()
 
     def __call__(self, *args, **kwargs):
-        return self.forward(*args, **kwargs)
+        outputs = self.forward(*args, **kwargs)
+        for watcher in _watchers.get():
+            watcher(self, outputs)
+        return outputs
 
     def __repr__(self):
         """One line for each parameter: its name, shape and size."""

@@ -1,25 +1,17 @@
 """Routing: votes in, poses, activations and couplings out. As many routings as clusterings.
 
-Every routing takes votes (B, I, J, D) and returns `Routed(poses, activations, couplings)`. All
-take `history`, a list to which the Routed of every iteration is appended, without gradients, and
-`windows`, where the children are those of a convolution (`minicaps.routing.coupling.Windows`).
+Every routing takes votes (B, I, J, D) and returns `Routed(poses, activations, couplings)`, inside
+`keep_history` with those of every iteration. All take `windows`, where the children are those of a
+convolution (`minicaps.routing.coupling.Windows`).
 """
 
-from functools import partial
-
-from minicaps.routing.agreement import UPDATES, agreement, agreement_plain
+from minicaps.routing.agreement import agreement, agreement_plain
 from minicaps.routing.blocks import make_votes, make_votes_plain, route_in_blocks
 from minicaps.routing.distance import distance, distance_plain
-from minicaps.routing.em import em
+from minicaps.routing.em import em, em_plain
 from minicaps.routing.fixed_point import cosine_activation, fixed_point, self_consistent_pooling
-from minicaps.routing.routed import GRADIENTS, Routed
-
-# name -> routing of vectors
-ROUTINGS = {
-    "agreement": agreement,
-    "leaky": partial(agreement, orphans=True),
-    "distance": distance,
-}
+from minicaps.routing.registry import ROUTINGS
+from minicaps.routing.routed import GRADIENTS, UPDATES, Routed, keep_history
 
 __all__ = [
     "GRADIENTS",
@@ -32,7 +24,9 @@ __all__ = [
     "distance",
     "distance_plain",
     "em",
+    "em_plain",
     "fixed_point",
+    "keep_history",
     "make_votes",
     "make_votes_plain",
     "route_in_blocks",

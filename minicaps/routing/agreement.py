@@ -18,44 +18,24 @@ from minicaps.ops.capsule import direction, length
 from minicaps.ops.capsule import squash as squash_vectors
 from minicaps.ops.product import einsum
 from minicaps.routing.coupling import beside_orphans, couple
-from minicaps.routing.fixed_point import route_implicitly
-from minicaps.routing.routed import Routed, check_options, check_votes, read_out
+from minicaps.routing.fixed_point import meet_at_fixed_point
+from minicaps.routing.routed import Routed, RoutingOptions, check_votes, keeping, read_out
 from minicaps.tensor import Tensor, op
-
-UPDATES = ("accumulate", "recompute", "spherical")
-
-
-def _check(votes, update, gradient, **options):
-    if update not in UPDATES:
-        raise ValueError(f"unknown update {update!r}: choose {', '.join(UPDATES)}")
-    check_options(update=update, gradient=gradient, **options)
-    if gradient == "implicit" and update == "accumulate":
-        raise ValueError(
-            'gradient "implicit" needs a fixed point, and update "accumulate" has none: its logits'
-            ' grow in every round. Use update "recompute" or "spherical", or another gradient'
-        )
-    check_votes(votes)
 
 
 def agreement_plain(
-    votes,
-    *,
-    iterations=3,
-    update="accumulate",
-    gradient="unrolled",
-    inverse_temperature=1.0,
-    squash="paper",
-    orphans=False,
-    windows=None,
-    history=None,
-):
+    votes, *, iterations=3, update="accumulate", gradient="unrolled", inverse_temperature=1.0,
+    squash="paper", orphans=False, windows=None,
+):  # fmt: skip
     """Routing by agreement as it is written on paper. Same arguments as `agreement`."""
     β = inverse_temperature
-    _check(votes, update, gradient, iterations=iterations, inverse_temperature=β, squash=squash)
+    RoutingOptions(iterations, update, gradient, β, squash)  # refuses wrong ones
+    check_votes(votes)
 
     def gather(votes, b):
         c = couple(β * b, axis=2, orphans=orphans, windows=windows)  # (B, I, J)
-        return einsum("bij,bijd->bjd", c, votes), c
+        s = einsum("bij,bijd->bjd", c, votes)
+        return s, Tensor(beside_orphans(c.data, windows)) if orphans else c
 
     def move(s):
         return direction(s) if update == "spherical" else squash_vectors(s, kind=squash)
@@ -63,40 +43,28 @@ def agreement_plain(
     def agree(votes, v):
         return einsum("bijd,bjd->bij", votes, v)
 
-    def finish(s, c):
-        c = Tensor(beside_orphans(c.data, windows)) if orphans else c
-        return read_out(s, c, squash, history)
+    def meet(votes, v):
+        return gather(votes, agree(votes, v))
 
     zeros = array_module(votes.data).zeros
     if gradient == "implicit":
         v = Tensor(zeros((votes.shape[0], *votes.shape[2:]), votes.dtype))  # they agree with none
-        return route_implicitly(
-            lambda votes, v: gather(votes, agree(votes, v)),
-            move, finish, votes, v, iterations - 1, history,
-        )  # fmt: skip
+        s, c, earlier = meet_at_fixed_point(meet, move, votes, v, iterations - 1)
+        return read_out(s, c, squash, earlier)
     seen = votes.detach() if gradient == "stop" else votes  # what the couplings depend on
-    b = Tensor(zeros(votes.shape[:3], votes.dtype))
+    b, earlier = Tensor(zeros(votes.shape[:3], votes.dtype)), []
     for _ in range(iterations - 1):
         s, c = gather(seen, b)
-        if history is not None:
-            finish(s, c)
+        earlier.append((s, c))
         agreed = agree(seen, move(s))
         b = b + agreed if update == "accumulate" else agreed
-    return finish(*gather(votes, b))
+    return read_out(*gather(votes, b), squash, earlier)
 
 
 def agreement(
-    votes,
-    *,
-    iterations=3,
-    update="accumulate",
-    gradient="unrolled",
-    inverse_temperature=1.0,
-    squash="paper",
-    orphans=False,
-    windows=None,
-    history=None,
-):
+    votes, *, iterations=3, update="accumulate", gradient="unrolled", inverse_temperature=1.0,
+    squash="paper", orphans=False, windows=None,
+):  # fmt: skip
     """Route votes (B, I, J, D) by agreement; returns Routed(poses, activations, couplings).
 
     iterations: r, the number of weighted sums; with "accumulate" also a sharpness, since b grows.
@@ -107,48 +75,38 @@ def agreement(
     inverse_temperature: β in softmax(β b); larger divides more sharply.
     squash: the kind of `minicaps.ops.squash` that ends the routing.
     orphans: leaky routing: a parent more, whose b stays 0, takes those who agree with nobody.
-    windows, history: see `minicaps.routing`.
+    windows: see `minicaps.routing`.
     """
-    options = {
-        "iterations": iterations,
-        "update": update,
-        "gradient": gradient,
-        "inverse_temperature": inverse_temperature,
-        "squash": squash,
-    }
+    options = vars(RoutingOptions(iterations, update, gradient, inverse_temperature, squash))
+    check_votes(votes)
     parents = {"orphans": orphans, "windows": windows}
-    if gradient == "implicit" or history is not None:  # the fused one keeps no iterations
-        return agreement_plain(votes, history=history, **options, **parents)
-    _check(votes, **options)
-    record = []
-    poses = _agreement(votes, **options, parents=parents, record=record)
-    c = record[-1].transpose(0, 2, 1)
+    if gradient == "implicit" or keeping.get():  # the fused one keeps no iterations
+        return agreement_plain(votes, **options, **parents)
+    poses, c = _agreement(votes, **options, parents=parents)
+    c = c.transpose(0, 2, 1)
     return Routed(poses, length(poses), Tensor(beside_orphans(c, windows) if orphans else c))
 
 
 @op
-def _agreement(
-    votes, *, iterations, update, gradient, inverse_temperature, squash, parents, record
-):
-    """The fused routing; the couplings (B, J, I) of the last iteration are appended to `record`."""
+def _agreement(votes, *, iterations, update, gradient, inverse_temperature, squash, parents):
+    """The fused routing; returns the couplings (B, J, I) of the last iteration, too."""
     xp = array_module(votes)
     U = votes.transpose(0, 2, 1, 3)  # (B, J, I, D): matrices of votes, one for each parent
     alike = 1 if parents["windows"] is None else len(U)  # at first all samples have these logits
     b = xp.zeros((alike, *U.shape[1:3]), U.dtype)
     tape = []
     for t in range(iterations):
-        c, pull_c = couple.__wrapped__(inverse_temperature * b, axis=1, **parents)
+        c, pull_c = couple.raw(inverse_temperature * b, axis=1, **parents)
         s = (c[:, :, None, :] @ U)[:, :, 0]  # (B, J, D)
         last = t == iterations - 1
         if update == "spherical" and not last:
-            v, pull_v = direction.__wrapped__(s)
+            v, pull_v = direction.raw(s)
         else:
-            v, pull_v = squash_vectors.__wrapped__(s, kind=squash)
+            v, pull_v = squash_vectors.raw(s, kind=squash)
         tape.append((c, pull_c, v, pull_v))
         if not last:
             agreed = (U @ v[..., None])[..., 0]  # (B, J, I)
             b = b + agreed if update == "accumulate" else agreed
-    record.append(xp.broadcast_to(c, U.shape[:3]))
 
     def pullback(g):
         # ∂loss/∂U is a sum of outer products, a_t ⊗ ḡ_t for each use of U: one product at the end.
@@ -170,4 +128,4 @@ def _agreement(
         weights = xp.stack(weights, axis=2).transpose(0, 1, 3, 2)  # (B, J, I, terms)
         return (weights @ xp.stack(vectors, axis=2)).transpose(0, 2, 1, 3)
 
-    return v, pullback
+    return v, pullback, xp.broadcast_to(c, U.shape[:3])

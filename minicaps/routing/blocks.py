@@ -63,56 +63,60 @@ def make_votes(u, weight):
     return votes.transpose(0, 2, 1, 3), joint(sweep)
 
 
-def route_in_blocks(layer, inputs, parameters, votes, *, keep=None):
+def route_in_blocks(layer, inputs, parameters, votes_size, *, copies=1, keep=None):
     """Equal to layer(*inputs, *parameters), in less memory: a few samples at a time.
 
     layer: a function of tensors that returns Routed, treating every sample alone, and depending on
     no other tensors.
     inputs: tensors whose first axis is the batch. parameters: tensors that all samples share.
-    votes: how many numbers the votes of one sample are. keep: hold what the forward pass made
-    until the backward pass, or make it again; by default, hold it if all votes fit into KEEP.
+    votes_size: how many numbers the votes of one sample are. copies: how many arrays of that size
+    the routing goes over; with many, smaller blocks stay in the cache. keep: hold what the forward
+    pass made until the backward pass, or make it again; by default, hold it if all votes fit into
+    KEEP.
     """
     lengths = [len(x) for x in inputs]
     if len(set(lengths)) != 1:
         raise ValueError(f"the inputs have batches of different sizes: {lengths}")
-    wanted = [t.requires_grad for t in (*inputs, *parameters)]
-    if keep is None:
-        keep = inputs[0].shape[0] * votes * inputs[0].dtype.itemsize <= KEEP
-    record = []
-    joined = _route_in_blocks(
+    bytes_each = votes_size * inputs[0].dtype.itemsize
+    keep = lengths[0] * bytes_each <= KEEP if keep is None else keep
+    joined, couplings, history = _route_in_blocks(
         *inputs,
         *parameters,
         layer=layer,
         batched=len(inputs),
-        votes=votes,
-        keep=wanted if keep and is_recording.get() else None,
-        record=record,
+        block=copies * bytes_each,
+        needed=[t.requires_grad for t in (*inputs, *parameters)],
+        keep=keep and is_recording.get(),
     )
-    return Routed(joined[..., :-1], joined[..., -1], Tensor(record[-1]))
+    return Routed(joined[..., :-1], joined[..., -1], couplings).with_history(history)
 
 
 @op
-def _route_in_blocks(*arrays, layer, batched, votes, keep, record):
-    """Poses and activations side by side, (B, J, D + 1), since an op has one value."""
+def _route_in_blocks(*arrays, layer, batched, block, needed, keep):
+    """Poses and activations side by side, (B, J, D + 1), since an op has one value; couplings and
+    history.
+
+    batched: how many of the arrays have a batch. block: bytes that a sample needs. needed: which
+    of the arrays require gradients.
+    """
     xp = array_module(*arrays)
     samples = len(arrays[0])
     workers = cores() if xp is np else 1
     room = BLOCK if xp is np else KEEP  # a GPU wants few, large pieces
-    most = max(1, room // (votes * arrays[0].dtype.itemsize or 1))
-    blocks = parts(samples, most, workers) or [slice(0, 0)]
+    blocks = parts(samples, max(1, room // (block or 1)), workers) or [slice(0, 0)]
     each = in_threads if workers > 1 and len(blocks) > 1 else map
 
-    def route(rows, wanted):
+    def route(rows, needed):
         own = [x[rows] for x in arrays[:batched]] + list(arrays[batched:])
-        tensors = [Tensor(x, requires_grad=w) for x, w in zip(own, wanted, strict=True)]
+        tensors = [Tensor(x, requires_grad=need) for x, need in zip(own, needed, strict=True)]
         routed = layer(*tensors)
         last = routed.activations.reshape(*routed.activations.shape, 1)
-        return tensors, concatenate([routed.poses, last], axis=-1), routed.couplings.data
+        return tensors, concatenate([routed.poses, last], axis=-1), routed
 
     def forward(rows):
-        with recording(bool(keep)):
-            tensors, joined, couplings = route(rows, keep or [False] * len(arrays))
-        return (tensors, joined) if keep else None, joined.data, couplings
+        with recording(keep):
+            tensors, joined, routed = route(rows, needed if keep else [False] * len(arrays))
+        return (tensors, joined) if keep else None, joined.data, routed.couplings, routed.history
 
     def sweep(g, wanted):
         def backward(k):
@@ -126,9 +130,9 @@ def _route_in_blocks(*arrays, layer, batched, votes, keep, record):
 
         gradients = [None] * len(arrays)
         of_inputs = []
-        for block in each(backward, range(len(blocks))):
-            of_inputs.append(block[:batched])
-            for k, gradient in enumerate(block[batched:], batched):
+        for gradients_of_block in each(backward, range(len(blocks))):
+            of_inputs.append(gradients_of_block[:batched])
+            for k, gradient in enumerate(gradients_of_block[batched:], batched):
                 if gradients[k] is None:
                     gradients[k] = gradient
                 elif wanted[k]:
@@ -139,8 +143,22 @@ def _route_in_blocks(*arrays, layer, batched, votes, keep, record):
         ]
         return gradients
 
-    kept, joined, couplings = map(list, zip(*each(forward, blocks), strict=True))
+    kept, joined, couplings, histories = map(list, zip(*each(forward, blocks), strict=True))
     joined = xp.concatenate(joined)
     per_sample = len(joined) // max(1, samples)
-    record.append(xp.concatenate(couplings))
-    return joined, joint(sweep)
+    return joined, joint(sweep), _end_to_end(couplings), _histories_end_to_end(histories)
+
+
+def _end_to_end(tensors):
+    """Blocks of couplings, poses or activations as those of the whole batch."""
+    xp = array_module(tensors[0].data)
+    return Tensor(xp.concatenate([t.data for t in tensors]))
+
+
+def _histories_end_to_end(histories):
+    """The history of the whole batch; where blocks needed different numbers of iterations, of those
+    that all had."""
+    return [
+        Routed(*map(_end_to_end, zip(*of_blocks, strict=True)))
+        for of_blocks in zip(*histories, strict=False)
+    ]

@@ -9,8 +9,6 @@ Soft K-means among the votes of each sample, where each child has a vote for eve
 ψ starts uniform. A parent that nobody is near has the mean 0.
 """
 
-from functools import partial
-
 from minicaps.backend import array_module
 from minicaps.clustering.steps import LEAST, inverse, weighted_mean
 from minicaps.ops.capsule import length
@@ -19,24 +17,18 @@ from minicaps.ops.math import where
 from minicaps.ops.product import einsum
 from minicaps.ops.reduce import sum
 from minicaps.routing.coupling import couple
-from minicaps.routing.fixed_point import route_implicitly
-from minicaps.routing.routed import Routed, check_options, check_votes, read_out
+from minicaps.routing.fixed_point import meet_at_fixed_point
+from minicaps.routing.routed import Routed, RoutingOptions, check_votes, keeping, read_out
 from minicaps.tensor import Tensor, op
 
 
 def distance_plain(
-    votes,
-    *,
-    iterations=3,
-    gradient="unrolled",
-    inverse_temperature=1.0,
-    squash="paper",
+    votes, *, iterations=3, gradient="unrolled", inverse_temperature=1.0, squash="paper",
     windows=None,
-    history=None,
-):
+):  # fmt: skip
     """Distance routing as it is written on paper. Same arguments as `distance`."""
     λ = inverse_temperature
-    check_options(iterations, squash, gradient, λ)
+    RoutingOptions(iterations, None, gradient, λ, squash)  # refuses wrong ones
     check_votes(votes)
 
     def gather(votes, logits):
@@ -49,74 +41,58 @@ def distance_plain(
     def near(votes, m):
         return -λ * sum((votes - m[:, None]) ** 2, axis=3)
 
-    finish = partial(read_out, squash=squash, history=history)
+    def meet(votes, m):
+        return gather(votes, near(votes, m))
+
     logits = Tensor(array_module(votes.data).zeros(votes.shape[:3], votes.dtype))
     if gradient == "implicit":
-        m, ψ = gather(votes, logits)
-        if history is not None:
-            finish(m, ψ)
-        return route_implicitly(
-            lambda votes, m: gather(votes, near(votes, m)),
-            lambda m: m, finish, votes, m, iterations - 2, history,
-        )  # fmt: skip
+        first = gather(votes, logits)
+        m, ψ, earlier = meet_at_fixed_point(meet, lambda m: m, votes, first[0], iterations - 2)
+        return read_out(m, ψ, squash, [first, *earlier])
     seen = votes.detach() if gradient == "stop" else votes  # what the couplings depend on
+    earlier = []
     for _ in range(iterations - 1):
-        m, ψ = gather(seen, logits)
-        if history is not None:
-            finish(m, ψ)
-        logits = near(seen, m)
-    return finish(*gather(votes, logits))
+        earlier.append(gather(seen, logits))
+        logits = near(seen, earlier[-1][0])
+    return read_out(*gather(votes, logits), squash, earlier)
 
 
 def distance(
-    votes,
-    *,
-    iterations=3,
-    gradient="unrolled",
-    inverse_temperature=1.0,
-    squash="paper",
+    votes, *, iterations=3, gradient="unrolled", inverse_temperature=1.0, squash="paper",
     windows=None,
-    history=None,
-):
+):  # fmt: skip
     """Route votes (B, I, J, D) by distance; returns Routed(poses, activations, couplings).
 
     iterations: r, the number of means. inverse_temperature: λ, in units of 1/votes².
     gradient: "unrolled", "stop" or "implicit", as in `agreement`. squash: the kind that ends the
-    routing. windows, history: see `minicaps.routing`.
+    routing. windows: see `minicaps.routing`.
     """
-    options = {
-        "iterations": iterations,
-        "squash": squash,
-        "gradient": gradient,
-        "inverse_temperature": inverse_temperature,
-    }
-    if gradient == "implicit" or history is not None:  # the fused one keeps no iterations
-        return distance_plain(votes, windows=windows, history=history, **options)
-    check_options(**options)
+    options = vars(RoutingOptions(iterations, None, gradient, inverse_temperature, squash))
+    del options["update"]
     check_votes(votes)
-    record = []
-    poses = _distance(votes, **options, windows=windows, record=record)
-    return Routed(poses, length(poses), Tensor(record[-1].transpose(0, 2, 1)))
+    if gradient == "implicit" or keeping.get():  # the fused one keeps no iterations
+        return distance_plain(votes, windows=windows, **options)
+    poses, ψ = _distance(votes, **options, windows=windows)
+    return Routed(poses, length(poses), Tensor(ψ.transpose(0, 2, 1)))
 
 
 @op
-def _distance(votes, *, iterations, gradient, inverse_temperature, squash, windows, record):
-    """The fused routing; the couplings (B, J, I) of the last iteration are appended to `record`."""
+def _distance(votes, *, iterations, gradient, inverse_temperature, squash, windows):
+    """The fused routing; returns the couplings (B, J, I) of the last iteration, too."""
     xp, λ = array_module(votes), inverse_temperature
     X = xp.ascontiguousarray(votes.transpose(0, 2, 3, 1))  # (B, J, D, I), as weighted_mean reads it
     scale = xp.full(X.shape[2], -λ, X.dtype)
     logits = xp.zeros((*X.shape[:2], X.shape[3]), X.dtype)
     tape = []
     for t in range(iterations):
-        ψ, pull_ψ = couple.__wrapped__(logits, axis=1, windows=windows)
+        ψ, pull_ψ = couple.raw(logits, axis=1, windows=windows)
         total, share, m = weighted_mean(X, ψ)
         tape.append((pull_ψ, inverse(total), share, m))
         if t < iterations - 1:
             square = X - m[..., None]
             square *= square
             logits = scale @ square
-    record.append(ψ)
-    v, pull_v = squash_vectors.__wrapped__(m, kind=squash)
+    v, pull_v = squash_vectors.raw(m, kind=squash)
 
     def pullback(g):
         # ∂loss/∂X is a sum of outer products, and of multiples of X from the squares.
@@ -142,4 +118,4 @@ def _distance(votes, *, iterations, gradient, inverse_temperature, squash, windo
             grad_X += own[:, :, None] * X
         return grad_X.transpose(0, 3, 1, 2)
 
-    return v, pullback
+    return v, pullback, ψ

@@ -29,7 +29,7 @@ from minicaps.ops.math import clip, exp, log, where
 from minicaps.ops.product import einsum
 from minicaps.ops.reduce import sum
 from minicaps.routing.coupling import couple
-from minicaps.routing.routed import Routed, check_votes
+from minicaps.routing.routed import Routed, check_votes, keeping
 from minicaps.tensor import Tensor, op
 
 STEPS = ("gmm", "activation", "input-activation", "complete")
@@ -40,22 +40,42 @@ def paper_schedule(iteration):
     return 0.01 * (1 - 0.95 ** (iteration + 1))
 
 
+def em_plain(
+    votes, activations=None, beta_u=None, beta_a=None, *, iterations=3, inverse_temperature=None,
+    step="complete", gradient="unrolled", start=None, floor=1e-4, windows=None,
+):  # fmt: skip
+    """EM as it is written above, of small ops. Same arguments as `em`."""
+    given = {"activations": activations, "beta_u": beta_u, "beta_a": beta_a, "start": start}
+    _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
+    R, history = _first(votes, start, windows), []
+    for λ in _temperatures(inverse_temperature, iterations):
+        # M: weighted moments of the votes
+        w = R if activations is None else R * activations[:, :, None]
+        total = sum(w, axis=1)  # (B, J)
+        alive = total.data > LEAST
+        share = w * (alive / where(alive, total, 1))[:, None]  # (B, I, J)
+        mean = einsum("bij,bijd->bjd", share, votes)
+        square = (votes - mean[:, None]) ** 2
+        variance = clip(einsum("bij,bijd->bjd", share, square), low=floor)
+        log_scale = 0.5 * sum(log(variance), axis=2)  # Σ_d ln σ_jd, (B, J)
+        if step == "gmm":
+            log_a = log(clip(total / votes.shape[1], low=LEAST))  # ln π_j
+        else:
+            amount = total if step == "complete" else sum(share, axis=1)
+            log_a = log_sigmoid(λ * (beta_a - (beta_u + log_scale) * amount))
+        routed = Routed(mean, exp(log_a), R.detach())
+        history += [routed.map(Tensor.detach)] if keeping.get() else []
+        # E: whose Gaussian explains the vote?
+        log_p = -0.5 * sum(square / variance[:, None], axis=3) - log_scale[:, None]
+        R = couple(log_p + log_a[:, None], windows=windows)
+        R = R.detach() if gradient == "stop" else R
+    return routed.with_history(history)
+
+
 def em(
-    votes,
-    activations=None,
-    beta_u=None,
-    beta_a=None,
-    *,
-    iterations=3,
-    inverse_temperature=None,
-    step="complete",
-    gradient="unrolled",
-    start=None,
-    floor=1e-4,
-    windows=None,
-    history=None,
-    rounds=None,
-):
+    votes, activations=None, beta_u=None, beta_a=None, *, iterations=3, inverse_temperature=None,
+    step="complete", gradient="unrolled", start=None, floor=1e-4, windows=None,
+):  # fmt: skip
     """Route votes (B, I, J, D) of children with activations (B, I) by EM.
 
     beta_u, beta_a: (J,), learned; they and the activations, which are probabilities, only for the
@@ -63,29 +83,28 @@ def em(
     iterations: M steps. inverse_temperature: λ, a number or a function of the iteration 0, 1, …;
     default `paper_schedule`. step: see the module. gradient: "unrolled", through every iteration,
     or "stop", responsibilities taken as constants. start: responsibilities (B, I, J), default
-    uniform. floor: least variance. windows, history: see `minicaps.routing`. rounds: the
-    implementation, `fused` (default) or `plain`. Returns Routed(means, activations, couplings).
+    uniform. floor: least variance. windows: see `minicaps.routing`.
+    Returns Routed(means, activations, couplings).
     """
     given = {"activations": activations, "beta_u": beta_u, "beta_a": beta_a, "start": start}
     _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
+    joined, tape = _em(
+        votes, activations, beta_u, beta_a,
+        start=_first(votes, start, windows).data.transpose(0, 2, 1),
+        temperatures=_temperatures(inverse_temperature, iterations),
+        step=step, gradient=gradient, floor=floor, windows=windows,
+    )  # fmt: skip
+    routed = [Routed(*map(Tensor, (r.mean, r.a, r.R.transpose(0, 2, 1)))) for r in tape]
+    last = Routed(joined[..., :-1], joined[..., -1], routed[-1].couplings)
+    return last.with_history(routed if keeping.get() else ())
+
+
+def _first(votes, start, windows):
+    """The responsibilities to begin with: as given, or uniform."""
     if start is None:
         zeros = array_module(votes.data).zeros(votes.shape[:3], votes.dtype)
         start = couple(Tensor(zeros), windows=windows)
-    routed = (rounds or fused)(
-        votes,
-        activations,
-        beta_u,
-        beta_a,
-        start=Tensor((start.data if isinstance(start, Tensor) else start).astype(votes.dtype)),
-        temperatures=_temperatures(inverse_temperature, iterations),
-        step=step,
-        gradient=gradient,
-        floor=floor,
-        windows=windows,
-    )
-    if history is not None:
-        history += [Routed(*(t.detach() for t in each)) for each in routed]
-    return routed[-1]
+    return Tensor((start.data if isinstance(start, Tensor) else start).astype(votes.dtype))
 
 
 def _temperatures(inverse_temperature, iterations):
@@ -147,47 +166,7 @@ def _check_range(name, value):
         )
 
 
-def plain(
-    votes, activations, beta_u, beta_a, *, start, temperatures, step, gradient, floor, windows
-):
-    """EM as it is written above, of small ops: a list of Routed, one for each iteration."""
-    R, routed = start, []
-    for λ in temperatures:
-        # M: weighted moments of the votes
-        w = R if activations is None else R * activations[:, :, None]
-        total = sum(w, axis=1)  # (B, J)
-        alive = total.data > LEAST
-        share = w * (alive / where(alive, total, 1))[:, None]  # (B, I, J)
-        mean = einsum("bij,bijd->bjd", share, votes)
-        square = (votes - mean[:, None]) ** 2
-        variance = clip(einsum("bij,bijd->bjd", share, square), low=floor)
-        log_scale = 0.5 * sum(log(variance), axis=2)  # Σ_d ln σ_jd, (B, J)
-        if step == "gmm":
-            log_a = log(clip(total / votes.shape[1], low=LEAST))  # ln π_j
-        else:
-            amount = total if step == "complete" else sum(share, axis=1)
-            log_a = log_sigmoid(λ * (beta_a - (beta_u + log_scale) * amount))
-        routed.append(Routed(mean, exp(log_a), R.detach()))
-        # E: whose Gaussian explains the vote?
-        log_p = -0.5 * sum(square / variance[:, None], axis=3) - log_scale[:, None]
-        R = couple(log_p + log_a[:, None], windows=windows)
-        R = R.detach() if gradient == "stop" else R
-    return routed
-
-
-def fused(votes, activations, beta_u, beta_a, *, start, **options):
-    """The same as one op, whose reverse sweep is derived by hand."""
-    record = []
-    joined = _em(
-        votes, activations, beta_u, beta_a, start=start.data.transpose(0, 2, 1), record=record,
-        **options,
-    )  # fmt: skip
-    routed = [Routed(*map(Tensor, (r.mean, r.a, r.R.transpose(0, 2, 1)))) for r in record]
-    routed[-1] = Routed(joined[..., :-1], joined[..., -1], routed[-1].couplings)
-    return routed
-
-
-class _Round(NamedTuple):
+class _Iteration(NamedTuple):
     """What an iteration keeps for the way back; shapes (B, J, I), (B, J) and (B, J, D)."""
 
     R: object
@@ -201,24 +180,22 @@ class _Round(NamedTuple):
 
 
 @op
-def _em(votes, activations, beta_u, beta_a, *, start, temperatures, step, windows, record, **way):
-    """Means and activations of the last iteration side by side, (B, J, D + 1).
-
-    Every iteration appends a `_Round` to `record`. way: floor, gradient.
-    """
+def _em(votes, activations, beta_u, beta_a, *, start, temperatures, step, windows, **way):
+    """The fused routing: means and activations of the last iteration side by side, (B, J, D + 1),
+    since an op has one value; and an `_Iteration` of each. way: floor, gradient."""
     xp = array_module(votes)
     X = xp.ascontiguousarray(votes.transpose(0, 2, 3, 1))  # (B, J, D, I), as m_step reads it
-    R, pull_R = start, None
+    R, pull_R, tape = start, None, []
     for λ in temperatures:
         w = R if activations is None else R * activations[:, None]
         total, share, mean, square, variance = m_step(X, w, way["floor"])
         log_a, pull_a = _log_activation(total, variance, beta_u, beta_a, λ, step, X.shape[3])
-        record.append(_Round(R, share, total, mean, variance, xp.exp(log_a), pull_a, pull_R))
-        if len(record) < len(temperatures):
+        tape.append(_Iteration(R, share, total, mean, variance, xp.exp(log_a), pull_a, pull_R))
+        if len(tape) < len(temperatures):
             logits = log_density(square, variance) + log_a[..., None]
-            R, pull_R = couple.__wrapped__(logits, axis=1, windows=windows)
-    joined = xp.concatenate([mean, record[-1].a[..., None]], axis=2)
-    return joined, joint(lambda g, wanted: _reverse(g, X, activations, record, **way))
+            R, pull_R = couple.raw(logits, axis=1, windows=windows)
+    joined = xp.concatenate([mean, tape[-1].a[..., None]], axis=2)
+    return joined, joint(lambda g, wanted: _reverse(g, X, activations, tape, **way)), tape
 
 
 def _log_activation(total, variance, beta_u, beta_a, λ, step, children):
@@ -234,22 +211,22 @@ def _log_activation(total, variance, beta_u, beta_a, λ, step, children):
     z = λ * (beta_a - scale * amount)
 
     def pullback(g):
-        grad_z = λ * g * sigmoid.__wrapped__(-z)[0]
+        grad_z = λ * g * sigmoid.raw(-z)[0]
         grad_scale = -grad_z * amount
         grad_total = -grad_z * scale if step == "complete" else xp.zeros_like(total)
         return grad_total, 0.5 * grad_scale[..., None] / variance, grad_scale, grad_z
 
-    return log_sigmoid.__wrapped__(z)[0], pullback
+    return log_sigmoid.raw(z)[0], pullback
 
 
-def _reverse(g, X, activations, record, floor, gradient):
+def _reverse(g, X, activations, tape, floor, gradient):
     """Gradients of votes, activations, β_u and β_a: the iterations from the last to the first."""
     xp = array_module(X)
     grad_X = grad_activations = grad_u = grad_a = 0
     means, shares = [], []
-    grad_mean, grad_log_a = g[..., :-1], g[..., -1] * record[-1].a
+    grad_mean, grad_log_a = g[..., :-1], g[..., -1] * tape[-1].a
     grad_variance, grad_logits = 0, None
-    for r in reversed(record):
+    for r in reversed(tape):
         deviation = X - r.mean[..., None]
         square = deviation * deviation
         if grad_logits is not None:

@@ -16,40 +16,36 @@ from minicaps.ops.activation import softmax
 from minicaps.ops.math import cos
 from minicaps.ops.product import einsum
 from minicaps.ops.reduce import mean
+from minicaps.routing.routed import keeping
 from minicaps.tensor import Tensor, op
 
 REST = 16  # a round that changes a sample by so many rounding errors has found its fixed point
 
 
-def fixed_point(step, start, *parameters, iterations, gradient="unrolled", history=None):
+def fixed_point(step, start, *parameters, iterations, gradient="unrolled"):
     """Repeat v ← step(v, *parameters) `iterations` times, from the tensor `start`.
 
     step: a function of tensors, made of ops, that treats every sample (first axis) alone and
     depends on no other tensors. gradient: "unrolled", or "implicit", that of the solution. Then
     `iterations` is a limit, a sample rests when it is solved (which waits for the device), and
     samples that are not give a RuntimeWarning with the largest residual |f(v) − v| / |f(v)|.
-    history: a list; start and the v of every round are appended, without gradients.
     """
     if gradient not in ("unrolled", "implicit"):
         raise ValueError(f"a fixed point has the gradients unrolled and implicit, not {gradient!r}")
     if iterations < 0:
         raise ValueError(f"iterations must be 0 or more, not {iterations}")
-    if history is not None:
-        history.append(start.detach())
     if gradient == "implicit":
-        static = {"start": start.detach().data, "iterations": iterations, "history": history}
-        return _fixed_point(*parameters, step=step, **static)
+        start = start.detach().data
+        return _fixed_point(*parameters, step=step, start=start, iterations=iterations)[0]
     v = start
     for _ in range(iterations):
         v = step(v, *parameters)
-        if history is not None:
-            history.append(v.detach())
     return v
 
 
 @op
-def _fixed_point(*parameters, step, start, iterations, history):
-    """The solution, which does not depend on `start`."""
+def _fixed_point(*parameters, step, start, iterations):
+    """The solution, which does not depend on `start`; and, inside `keep_history`, the way to it."""
 
     def f(v):
         with no_grad():
@@ -65,15 +61,18 @@ def _fixed_point(*parameters, step, start, iterations, history):
 
     def sweep(g, wanted):
         of_v = (True, *(False for _ in wanted))
-        w = _iterate(lambda w: g + pull(w, of_v)[0], g, iterations, "the gradient of a fixed point")
+        what = "the gradient of a fixed point"
+        w = _iterate(lambda w: g + pull(w, of_v)[0], g, iterations, what, [])
         return pull(w, (False, *wanted))[1:]
 
-    solution = _iterate(f, start, iterations, "a fixed point", history)
-    return solution, joint(sweep)
+    visited = [start]
+    solution = _iterate(f, start, iterations, "a fixed point", visited)
+    return solution, joint(sweep), visited
 
 
-def _iterate(f, v, iterations, what, history=None):
-    """Repeat v ← f(v) until every sample rests, at most `iterations` times."""
+def _iterate(f, v, iterations, what, visited):
+    """Repeat v ← f(v) until every sample rests, at most `iterations` times; inside `keep_history`
+    each v is appended to `visited`."""
     xp = array_module(v)
     axes = tuple(range(1, v.ndim))
     tolerance = REST * float(xp.finfo(v.dtype).eps)
@@ -87,8 +86,8 @@ def _iterate(f, v, iterations, what, history=None):
             return v
         if left:
             v = xp.where(active & finite, new, v)  # so nothing depends on the other samples
-            if history is not None:
-                history.append(Tensor(v))
+            if keeping.get():
+                visited.append(v)
     moved = xp.where(finite, moved, math.inf)
     residual = float((moved / xp.where(finite & (size > 0), size, 1)).max())
     warnings.warn(
@@ -101,33 +100,29 @@ def _iterate(f, v, iterations, what, history=None):
     return v
 
 
-def route_implicitly(meet, move, finish, votes, v, iterations, history):
-    """Return finish(s, c) where s, c = meet(votes, v) and v = move(s), with an implicit gradient.
-
-    The fixed point is looked for from the given v; `finish` enters what it is given in `history`.
-    """
-    visited = None if history is None else []
-    v = fixed_point(
-        lambda v, votes: move(meet(votes, v)[0]),
-        v, votes, iterations=iterations, gradient="implicit", history=visited,
-    )  # fmt: skip
-    for earlier in (visited or [])[:-1]:
-        finish(*meet(votes, earlier))
-    return finish(*meet(votes, v))
+def meet_at_fixed_point(meet, move, votes, v, iterations):
+    """Return s, c = meet(votes, v) where v = move(s), with an implicit gradient: the fixed point is
+    looked for from the given v. Inside `keep_history` also those of the iterations, in a list."""
+    v, visited = _fixed_point(
+        votes,
+        step=lambda v, votes: move(meet(votes, v)[0]),
+        start=v.detach().data,
+        iterations=iterations,
+    )
+    earlier = [meet(votes, Tensor(before)) for before in visited[:-1]] if keeping.get() else []
+    return *meet(votes, v), earlier
 
 
-def cosine_activation(x, *, iterations=50, gradient="unrolled", history=None):
+def cosine_activation(x, *, iterations=50, gradient="unrolled"):
     """The y that solves y + cos y = x, of any shape, by y ← x − cos y from y = x.
 
     The derivative of a round is sin y: the closer to ±1, the slower. The others as in
     `fixed_point`, whose samples are along the first axis.
     """
-    return fixed_point(
-        lambda y, x: x - cos(y), x, x, iterations=iterations, gradient=gradient, history=history
-    )
+    return fixed_point(lambda y, x: x - cos(y), x, x, iterations=iterations, gradient=gradient)
 
 
-def self_consistent_pooling(x, *, iterations=50, gradient="unrolled", history=None):
+def self_consistent_pooling(x, *, iterations=50, gradient="unrolled"):
     """Pool vectors x (B, I, D) into m (B, D) with m = Σ_i softmax_i(⟨m, x_i⟩) x_i, from the mean.
 
     The answer weighs the question that it answers. The others as in `fixed_point`.
@@ -137,5 +132,4 @@ def self_consistent_pooling(x, *, iterations=50, gradient="unrolled", history=No
         attention = softmax(einsum("bd,bid->bi", m, x), axis=1)
         return einsum("bi,bid->bd", attention, x)
 
-    start = mean(x, axis=1)
-    return fixed_point(step, start, x, iterations=iterations, gradient=gradient, history=history)
+    return fixed_point(step, mean(x, axis=1), x, iterations=iterations, gradient=gradient)

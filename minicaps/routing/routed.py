@@ -1,37 +1,70 @@
 """What every routing returns, and what routings of vectors are asked."""
 
 import math
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from minicaps.ops.capsule import check_squash, length
 from minicaps.ops.capsule import squash as squash_vectors
 from minicaps.tensor import Tensor
 
+UPDATES = ("accumulate", "recompute", "spherical")
 GRADIENTS = ("unrolled", "stop", "implicit")
-DEFAULTS = {"update": "accumulate", "gradient": "unrolled", "inverse_temperature": 1.0}
+keeping = ContextVar("keeping", default=False)  # whether routings keep their history
 
 
-class Routed(NamedTuple):
-    """Output capsules of a routing.
+@contextmanager
+def keep_history():
+    """Inside this block every routing leaves its iterations in `Routed.history`."""
+    token = keeping.set(True)
+    try:
+        yield
+    finally:
+        keeping.reset(token)
 
-    poses (B, J, D); activations (B, J), for vector capsules the lengths of the poses;
-    couplings (B, I, J), how each input divides itself among the parents (rows sum to 1; a record
-    of the last iteration, without a gradient). Leaky routing has a column more, the orphans'
-    share. In windows, what sums to 1 are the couplings of a child in all windows that hold it.
-    """
 
+class _Capsules(NamedTuple):
     poses: Tensor
     activations: Tensor
     couplings: Tensor
 
 
-def read_out(s, c, squash, history):
-    """Return the vectors s (B, J, D), squashed, as Routed; `history` gets them, too."""
+class Routed(_Capsules):
+    """Output capsules of a routing, a tuple of three.
+
+    poses (B, J, D); activations (B, J), for vector capsules the lengths of the poses;
+    couplings (B, I, J), how each input divides itself among the parents (rows sum to 1; a record
+    of the last iteration, without a gradient). Leaky routing has a column more, the orphans'
+    share. In windows, what sums to 1 are the couplings of a child in all windows that hold it.
+    history: inside `keep_history`, the Routed of every iteration, without gradients.
+    """
+
+    history = ()
+
+    def with_history(self, history):
+        """Keep the Routed of every iteration beside this one; returns it."""
+        self.history = tuple(history)
+        return self
+
+    def map(self, function):
+        """Apply `function` to poses, activations and couplings, of every iteration too."""
+        history = (one.map(function) for one in self.history)
+        return Routed(*map(function, self)).with_history(history)
+
+
+def read_out(s, c, squash, earlier):
+    """Return the vectors s (B, J, D), squashed, as Routed. earlier: (s, c) of the iterations before
+    this one, in a list."""
     v = squash_vectors(s, kind=squash)
-    routed = Routed(v, length(v), c.detach())
-    if history is not None:
-        history.append(Routed(*(t.detach() for t in routed)))
-    return routed
+    routed, history = Routed(v, length(v), c.detach()), []
+    if keeping.get():
+        for s, c in earlier:
+            v = squash_vectors(s.detach(), kind=squash)
+            history.append(Routed(v, length(v), c.detach()))
+        history.append(routed.map(Tensor.detach))
+    return routed.with_history(history)
 
 
 def check_votes(votes):
@@ -42,21 +75,41 @@ def check_votes(votes):
         )
 
 
-def check_options(iterations, squash, gradient, inverse_temperature, **update):
-    """Raise ValueError for an option that does not exist, or would have no effect."""
-    if iterations < 1:
-        raise ValueError(f"routing needs at least 1 iteration, not {iterations}")
-    if not 0 < inverse_temperature < math.inf:
-        raise ValueError(
-            f"inverse_temperature must be positive and finite, not {inverse_temperature}"
-        )
-    if gradient not in GRADIENTS:
-        raise ValueError(f"unknown gradient {gradient!r}: choose {', '.join(GRADIENTS)}")
-    check_squash(squash)
-    update |= {"gradient": gradient, "inverse_temperature": inverse_temperature}
-    for name, value in update.items():
-        if iterations == 1 and value != DEFAULTS[name]:
+@dataclass(frozen=True)
+class RoutingOptions:
+    """What a routing of vectors is asked; `agreement` explains each. update: None without logits.
+
+    Raises ValueError for an option that does not exist, or would have no effect.
+    """
+
+    iterations: int = 3
+    update: str | None = "accumulate"
+    gradient: str = "unrolled"
+    inverse_temperature: float = 1.0
+    squash: str = "paper"
+
+    def __post_init__(self):
+        if self.update not in (*UPDATES, None):
+            raise ValueError(f"unknown update {self.update!r}: choose {', '.join(UPDATES)}")
+        if self.iterations < 1:
+            raise ValueError(f"routing needs at least 1 iteration, not {self.iterations}")
+        if not 0 < self.inverse_temperature < math.inf:
             raise ValueError(
-                f"{name} {value!r} has no effect in 1 iteration, whose couplings are all equal:"
-                " leave it out"
+                f"inverse_temperature must be positive and finite, not {self.inverse_temperature}"
+            )
+        if self.gradient not in GRADIENTS:
+            raise ValueError(f"unknown gradient {self.gradient!r}: choose {', '.join(GRADIENTS)}")
+        check_squash(self.squash)
+        for name in ("update", "gradient", "inverse_temperature"):
+            value = getattr(self, name)
+            if self.iterations == 1 and value not in (None, getattr(RoutingOptions, name)):
+                raise ValueError(
+                    f"{name} {value!r} has no effect in 1 iteration, whose couplings are all equal:"
+                    " leave it out"
+                )
+        if (self.gradient, self.update) == ("implicit", "accumulate"):
+            raise ValueError(
+                'gradient "implicit" needs a fixed point, and update "accumulate" has none: its'
+                ' logits grow in every round. Use update "recompute" or "spherical", or another'
+                " gradient"
             )

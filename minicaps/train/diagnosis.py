@@ -2,13 +2,12 @@
 try. Every function returns None where nothing does.
 """
 
-from contextlib import contextmanager
-from functools import partial
-
 import numpy as np
 
 from minicaps.backend import array_module
 from minicaps.graph import no_grad
+from minicaps.nn.module import watching
+from minicaps.routing import keep_history
 from minicaps.tensor import Tensor
 
 FEW_STEPS = (20, 200)  # in an epoch, and in all
@@ -144,40 +143,20 @@ def where(model, images):
         if np.isfinite(lengths).all():
             return None
         one = np.argmin(np.isfinite(lengths).all(axis=1))  # alone, so that iterations are in order
-        with _watched(model) as found:
+        names = {id(module): name.rstrip(".") for name, module in model.modules() if name}
+        found = []
+
+        def note(layer, outputs):
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            if id(layer) in names and not all(map(_finite, outputs)):
+                history = getattr(outputs, "history", ())
+                bad = [k for k, each in enumerate(history, 1) if not all(map(_finite, each))]
+                iteration = f", iteration {bad[0]} of {len(history)}" if bad else ""
+                found.append(f"in the layer {names[id(layer)]}{iteration}")
+
+        with watching(note), keep_history():
             model(Tensor(images[one : one + 1]))
     return found[0] if found else None
-
-
-@contextmanager
-def _watched(model):
-    """Give a list where each layer notes that it gives values that are not finite; inner layers and
-    earlier ones come first."""
-
-    def note(forward, name, history, *args, **keywords):
-        outputs = forward(*args, **keywords)
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        if not all(map(_finite, outputs)):
-            bad = [k for k, routed in enumerate(history, 1) if not all(map(_finite, routed))]
-            iteration = f", iteration {bad[0]} of {len(history)}" if bad else ""
-            found.append(f"in the layer {name}{iteration}")
-        return outputs if len(outputs) > 1 else outputs[0]
-
-    found, routes = [], []
-    layers = [(name.rstrip("."), layer) for name, layer in model.modules() if name]
-    for name, layer in layers:
-        history = []
-        if hasattr(layer, "route"):
-            routes.append((layer, layer.route))
-            layer.route = partial(layer.route, history=history)
-        layer.forward = partial(note, layer.forward, name, history)
-    try:
-        yield found
-    finally:
-        for _, layer in layers:
-            del layer.forward
-        for layer, route in routes:
-            layer.route = route
 
 
 def _finite(tensor):

@@ -100,7 +100,7 @@ def done(*words):
 def load_model(path):
     """The model of a checkpoint. The module of this function may move: here, and only here."""
     from minicaps.backend import choose_device
-    from minicaps.building import load_model
+    from minicaps.runs.building import load_model
 
     return load_model(path, choose_device("cpu"))
 

@@ -31,11 +31,10 @@ class Optimizer:
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
         self.steps = 0
         self.updates = dict.fromkeys(self.parameters, 0)  # those without a gradient get none
-        self.state = {
-            slot: {
-                name: array_module(p.data).zeros_like(p.data) for name, p in self.parameters.items()
-            }
+        self.state = {  # slot/name -> array
+            f"{slot}/{name}": array_module(p.data).zeros_like(p.data)
             for slot in self.slots
+            for name, p in self.parameters.items()
         }
 
     def step(self):
@@ -51,33 +50,23 @@ class Optimizer:
             data = p.data
             if self.weight_decay:
                 data *= 1 - rate * self.weight_decay
-            state = (self.state[slot][name] for slot in self.slots)
+            state = (self.state[f"{slot}/{name}"] for slot in self.slots)
             self._update(data, p.grad, rate, self.updates[name], *state)
             p.data = data  # tells the graph that the value has changed
 
     def state_dict(self):
         """Return {"steps": n, "updates/name": n, "slot/name": NumPy copy}."""
         updates = {f"updates/{name}": n for name, n in self.updates.items()}
-        arrays = {
-            f"{slot}/{name}": np.array(to_host(a))
-            for slot, named in self.state.items()
-            for name, a in named.items()
-        }
+        arrays = {key: np.array(to_host(array)) for key, array in self.state.items()}
         return {"steps": self.steps, **updates, **arrays}
 
     def load_state_dict(self, state):
         """Take what `state_dict` gave; names, shapes and dtypes must all fit."""
-        kinds = ("updates", *self.slots)
-        expected = {f"{kind}/{name}" for kind in kinds for name in self.parameters} | {"steps"}
+        expected = {"steps", *(f"updates/{name}" for name in self.parameters), *self.state}
         if expected != state.keys():
             wrong = ", ".join(sorted(expected ^ state.keys()))
             raise ValueError(f"the optimiser's state does not fit: {wrong}")
-        pairs = [
-            (f"{slot}/{name}", array)
-            for slot, named in self.state.items()
-            for name, array in named.items()
-        ]
-        for key, array in pairs:
+        for key, array in self.state.items():
             saved = state[key]
             if saved.shape != array.shape or saved.dtype != array.dtype:
                 raise ValueError(
@@ -88,7 +77,7 @@ class Optimizer:
         steps = int(state["steps"])
         if min(steps, *updates.values()) < 0:
             raise ValueError(f"the optimiser's state counts {steps} steps, updates {updates}")
-        for key, array in pairs:
+        for key, array in self.state.items():
             array[...] = array_module(array).asarray(state[key])
         self.steps, self.updates = steps, updates
 

@@ -65,10 +65,8 @@ def test_binary_ops_broadcast_like_numpy(name, shapes):
         ("sqrt", np.sqrt, [1e-300, 0.25, 4, 1e300]),
         ("abs", np.abs, [-3, 0, 2]),
         ("relu", lambda x: np.maximum(x, 0), [-1e300, -1, 0, 1, 1e300]),
-        ("leaky_relu", lambda x: np.where(x > 0, x, 0.01 * x), [-1e9, -1, 0, 1, 1e9]),
         ("sigmoid", scipy.special.expit, [-1e9, -30, -1, 0, 1, 30, 1e9]),
         ("tanh", np.tanh, [-1e9, -1, 0, 1, 1e9]),
-        ("softplus", lambda x: -scipy.special.log_expit(-x), [-1e9, -30, -1, 0, 1, 30, 1e9]),
         ("log_sigmoid", scipy.special.log_expit, [-1e9, -30, -1, 0, 1, 30, 1e9]),
     ],
 )
@@ -79,11 +77,6 @@ def test_functions_of_one_number(name, expected, x):
     equal(function(Tensor(x[1])), expected(x)[1], atol=1e-15)
     with np.errstate(over="ignore", under="ignore"):
         assert np.isfinite(gradient(function, x)).all() or name in ("log", "sqrt")
-
-
-def test_leaky_relu_takes_its_slope():
-    equal(ops.leaky_relu(Tensor([-2.0, 3.0]), slope=0.2), [-0.4, 3])
-    equal(gradient(lambda x: ops.leaky_relu(x, slope=0.2), [-2.0, 0.0, 3.0]), [0.2, 0.2, 1])
 
 
 def test_powers_at_the_edges():
@@ -714,7 +707,6 @@ def test_sigmoids_keep_their_digits_in_the_tails(dtype):
 
     for found, right in zip(value_and_slope(ops.sigmoid), (exact, slope), strict=True):
         np.testing.assert_allclose(found, right.astype(dtype), rtol=eps, atol=0)
-    np.testing.assert_allclose(value_and_slope(ops.softplus)[1], exact.astype(dtype), rtol=eps)
     falling = scipy.special.expit(-x.astype(np.longdouble)).astype(dtype)
     np.testing.assert_allclose(value_and_slope(ops.log_sigmoid)[1], falling, rtol=eps)
     tanh_slope = value_and_slope(lambda t: ops.tanh(t * 0.5))[1]
@@ -726,7 +718,7 @@ def test_sigmoids_keep_their_digits_in_the_tails(dtype):
 def test_integers_do_not_wrap_around():
     bytes_ = np.array([3, 0, 1], np.uint8)
     exact = bytes_.astype(float)
-    for function in (ops.softmax, ops.log_softmax, ops.logsumexp, ops.log_sigmoid, ops.softplus):
+    for function in (ops.softmax, ops.log_softmax, ops.logsumexp, ops.log_sigmoid):
         np.testing.assert_array_equal(function(bytes_).data, function(exact).data)
     ends = np.array([127, -128], np.int8)
     np.testing.assert_array_equal(ops.softmax(ends).data, [1, scipy.special.softmax(ends * 1.0)[1]])

@@ -545,7 +545,6 @@ def test_options_that_are_numbers_of_numpy_change_no_dtype():
     lengths = leaf([[0.5, 0.2]], np.float32)
     for y in (
         ops.clip(x, low=half, high=np.float64(1)),
-        ops.leaky_relu(x, slope=half),
         ops.margin_loss(lengths, np.array([0]), m_plus=half, m_minus=half, down_weight=half),
         ops.reconstruction_loss(x, x.detach(), weight=half),
         x.sum(axis=np.int64(0)),

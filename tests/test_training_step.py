@@ -53,8 +53,7 @@ def test_a_float32_step_stays_float32(make, rate):
     arrays = [loss, norm]
     for p in model.parameters():
         arrays += [p.data, p.grad]
-    for named in optimizer.state.values():
-        arrays += named.values()
+    arrays += optimizer.state.values()
     assert {a.dtype for a in arrays} == {np.dtype(np.float32)}
     assert all(np.isfinite(a).all() for a in arrays)
 
@@ -163,7 +162,6 @@ def test_a_float32_step_stays_float32_on_the_device(strict_cupy, make):
         *(p.data for p in model.parameters()),
         *(p.grad for p in model.parameters()),
     ]
-    for named in optimizer.state.values():
-        arrays += named.values()
+    arrays += optimizer.state.values()
     assert all(isinstance(a, strict_cupy.ndarray) for a in arrays)
     assert {a.dtype for a in arrays} == {np.dtype(np.float32)}

@@ -1,23 +1,9 @@
 """Layers: parameters with a forward function."""
 
-from minicaps.nn.capsules import ConvCaps, Decoder, DenseCaps, PrimaryCaps, Routing, SharedCaps
-from minicaps.nn.layers import BatchNorm2d, Conv2d, Dropout, Linear
-from minicaps.nn.matrix import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
-from minicaps.nn.module import Module
+from minicaps.nn import capsules, layers, matrix, module
+from minicaps.nn.capsules import *
+from minicaps.nn.layers import *
+from minicaps.nn.matrix import *
+from minicaps.nn.module import *
 
-__all__ = [
-    "BatchNorm2d",
-    "Conv2d",
-    "ConvCaps",
-    "Decoder",
-    "DenseCaps",
-    "Dropout",
-    "Linear",
-    "MatrixClassCaps",
-    "MatrixConvCaps",
-    "MatrixPrimaryCaps",
-    "Module",
-    "PrimaryCaps",
-    "Routing",
-    "SharedCaps",
-]
+__all__ = [*capsules.__all__, *layers.__all__, *matrix.__all__, *module.__all__]

@@ -13,6 +13,8 @@ from minicaps.routing import make_votes, route_in_blocks
 from minicaps.routing.coupling import Windows
 from minicaps.routing.registry import choose
 
+__all__ = ["ConvCaps", "Decoder", "DenseCaps", "PrimaryCaps", "Routing", "SharedCaps"]
+
 
 class PrimaryCaps(Module):
     """The first capsules: a convolution whose channels are cut into `types` groups of `size`.

@@ -8,6 +8,8 @@ from minicaps.nn import init
 from minicaps.nn.module import Module
 from minicaps.tensor import Tensor
 
+__all__ = ["BatchNorm2d", "Conv2d", "Dropout", "Linear"]
+
 
 def parameter(array):
     """Make a learned tensor."""

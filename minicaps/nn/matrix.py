@@ -19,6 +19,8 @@ from minicaps.routing.coupling import Windows
 from minicaps.routing.em import em
 from minicaps.tensor import Tensor, op
 
+__all__ = ["MatrixClassCaps", "MatrixConvCaps", "MatrixPrimaryCaps"]
+
 SIDE = 4  # of a pose
 
 

@@ -8,6 +8,8 @@ import numpy as np
 from minicaps.backend import array_module, to_host
 from minicaps.tensor import Tensor
 
+__all__ = ["Module"]
+
 _watchers = ContextVar("watchers", default=())  # of every forward
 
 

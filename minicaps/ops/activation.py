@@ -5,6 +5,8 @@ from minicaps.ops.math import as_float
 from minicaps.tensor import op
 from minicaps.threads import over_parts
 
+__all__ = ["log_sigmoid", "log_softmax", "relu", "sigmoid", "softmax", "tanh"]
+
 
 @op
 def relu(x):
@@ -19,13 +21,6 @@ def relu(x):
         return grad
 
     return y, pullback
-
-
-@op
-def leaky_relu(x, *, slope=0.01):
-    """x where x > 0, else slope · x."""
-    xp = array_module(x)
-    return xp.where(x > 0, x, slope * x), lambda g: xp.where(x > 0, g, slope * g)
 
 
 @op
@@ -48,14 +43,6 @@ def tanh(x):
         return g * (4 * e / (1 + e) ** 2)  # 1 − tanh² x, exact in both tails
 
     return xp.tanh(x), pullback
-
-
-@op
-def softplus(x):
-    """ln(1 + e^x)."""
-    x = as_float(x)
-    y = array_module(x).logaddexp(x, 0)
-    return y, lambda g: g * sigmoid.raw(x)[0]
 
 
 @op

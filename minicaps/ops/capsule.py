@@ -9,6 +9,8 @@ from minicaps.ops.math import as_float
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import op
 
+__all__ = ["direction", "length", "mask", "squash"]
+
 
 def _total(x, axis):
     """Sum over `axis`, kept with size 1. BLAS adds up short rows much faster than NumPy."""

@@ -18,6 +18,8 @@ from minicaps.ops.shape import output_size, pad
 from minicaps.tensor import op
 from minicaps.threads import in_threads, over_parts, parts
 
+__all__ = ["conv2d", "conv2d_plain"]
+
 # Bytes of patches at a time: more leaves the cache, fewer feed BLAS less well
 WORKSPACE = 32 * 2**20
 

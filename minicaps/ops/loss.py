@@ -9,6 +9,11 @@ from minicaps.ops.reduce import mean, sum
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor, op
 
+__all__ = [
+    "binary_cross_entropy", "cross_entropy", "margin_loss", "mse", "reconstruction_loss",
+    "spread_loss",
+]  # fmt: skip
+
 
 @op
 def margin_loss(lengths, targets, *, m_plus=0.9, m_minus=0.1, down_weight=0.5):

@@ -5,6 +5,11 @@ import math
 from minicaps.backend import array_module, is_array
 from minicaps.tensor import op
 
+__all__ = [
+    "abs", "add", "clip", "cos", "divide", "exp", "log", "maximum", "multiply", "negative", "power",
+    "sqrt", "subtract", "where",
+]  # fmt: skip
+
 
 def as_float(x):
     """Return an array of integers in float64, where differences do not wrap around."""

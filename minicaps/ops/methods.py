@@ -1,22 +1,16 @@
-"""Give Tensor the operators and methods that a NumPy user expects."""
+"""Give Tensor the operators and methods that a NumPy user expects.
+
+They are written out here and not in the class, since ops are made of tensors.
+"""
 
 from minicaps.backend import array_module
 from minicaps.ops import math, product, reduce, shape
 from minicaps.tensor import Tensor
 
 
-def _reversed(function):
-    return lambda self, other: function(other, self)
-
-
-def _comparison(name):
+def _compared(name):
     """Compare elementwise; the answer is a plain boolean array, which has no gradient."""
-
-    def compare(self, other):
-        other = other.data if isinstance(other, Tensor) else other
-        return getattr(self.data, name)(other)
-
-    return compare
+    return lambda a, b: getattr(a.data, name)(b.data if isinstance(b, Tensor) else b)
 
 
 def _unpacked(numbers):
@@ -24,42 +18,23 @@ def _unpacked(numbers):
     return numbers[0] if len(numbers) == 1 and isinstance(numbers[0], tuple | list) else numbers
 
 
-def _astype(self, dtype):
-    """Return a tensor of another dtype, detached from the graph."""
-    return Tensor(self.data.astype(dtype))
-
-
-_METHODS = {
-    "__neg__": math.negative,
-    "__abs__": math.abs,
-    "__getitem__": shape.getitem,
-    "exp": math.exp,
-    "log": math.log,
-    "sqrt": math.sqrt,
-    "clip": lambda self, low=None, high=None: math.clip(self, low=low, high=high),
-    "sum": lambda self, axis=None, keepdims=False: reduce.sum(self, axis=axis, keepdims=keepdims),
-    "mean": lambda self, axis=None, keepdims=False: reduce.mean(self, axis=axis, keepdims=keepdims),
-    "max": lambda self, axis=None, keepdims=False: reduce.max(self, axis=axis, keepdims=keepdims),
-    "reshape": lambda self, *new: shape.reshape(self, shape=_unpacked(new)),
-    "transpose": lambda self, *axes: shape.transpose(self, axes=_unpacked(axes) or None),
-    "argmax": lambda self, axis=None: array_module(self.data).argmax(self.data, axis=axis),
-    "astype": _astype,
-}
-
-for _name, _function in {
-    "add": math.add,
-    "sub": math.subtract,
-    "mul": math.multiply,
-    "truediv": math.divide,
-    "pow": math.power,
-    "matmul": product.matmul,
-}.items():
-    _METHODS[f"__{_name}__"] = _function
-    _METHODS[f"__r{_name}__"] = _reversed(_function)
-
-for _name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
-    _METHODS[_name] = _comparison(_name)
-
-for _name, _function in _METHODS.items():
-    setattr(Tensor, _name, _function)
+Tensor.__add__, Tensor.__radd__ = math.add, lambda a, b: math.add(b, a)
+Tensor.__sub__, Tensor.__rsub__ = math.subtract, lambda a, b: math.subtract(b, a)
+Tensor.__mul__, Tensor.__rmul__ = math.multiply, lambda a, b: math.multiply(b, a)
+Tensor.__truediv__, Tensor.__rtruediv__ = math.divide, lambda a, b: math.divide(b, a)
+Tensor.__pow__, Tensor.__rpow__ = math.power, lambda a, b: math.power(b, a)
+Tensor.__matmul__, Tensor.__rmatmul__ = product.matmul, lambda a, b: product.matmul(b, a)
+Tensor.__neg__, Tensor.__abs__, Tensor.__getitem__ = math.negative, math.abs, shape.getitem
+Tensor.__lt__, Tensor.__le__ = _compared("__lt__"), _compared("__le__")
+Tensor.__gt__, Tensor.__ge__ = _compared("__gt__"), _compared("__ge__")
+Tensor.__eq__, Tensor.__ne__ = _compared("__eq__"), _compared("__ne__")
+Tensor.exp, Tensor.log, Tensor.sqrt = math.exp, math.log, math.sqrt
+Tensor.clip = lambda x, low=None, high=None: math.clip(x, low=low, high=high)
+Tensor.sum = lambda x, axis=None, keepdims=False: reduce.sum(x, axis=axis, keepdims=keepdims)
+Tensor.mean = lambda x, axis=None, keepdims=False: reduce.mean(x, axis=axis, keepdims=keepdims)
+Tensor.max = lambda x, axis=None, keepdims=False: reduce.max(x, axis=axis, keepdims=keepdims)
+Tensor.reshape = lambda x, *new: shape.reshape(x, shape=_unpacked(new))
+Tensor.transpose = lambda x, *axes: shape.transpose(x, axes=_unpacked(axes) or None)
 Tensor.T = property(shape.transpose, doc="The tensor with its axes reversed.")
+Tensor.argmax = lambda x, axis=None: array_module(x.data).argmax(x.data, axis=axis)
+Tensor.astype = lambda x, dtype: Tensor(x.data.astype(dtype))  # detached from the graph

@@ -5,6 +5,8 @@ from minicaps.ops.conv import channels_last, check_window, pull_windows, windows
 from minicaps.ops.reduce import mean
 from minicaps.tensor import op
 
+__all__ = ["avg_pool2d", "global_avg_pool", "max_pool2d"]
+
 
 def _all_windows(x, window, stride):
     """Return (channels-last images, their windows (B, P, Q, K, L, C), the stride used)."""

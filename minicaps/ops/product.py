@@ -7,6 +7,8 @@ from minicaps.graph import joint
 from minicaps.tensor import op
 from minicaps.threads import matmul as product
 
+__all__ = ["einsum", "matmul"]
+
 
 @op
 def matmul(a, b):

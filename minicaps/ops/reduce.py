@@ -8,6 +8,8 @@ from minicaps.backend import array_module
 from minicaps.ops.math import as_float
 from minicaps.tensor import op
 
+__all__ = ["logsumexp", "max", "mean", "sum"]
+
 
 def _kept(shape, axis):
     """Return `shape` with 1 in place of the reduced axes."""

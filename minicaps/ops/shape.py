@@ -7,6 +7,8 @@ from minicaps.backend import array_module, is_array, scatter_add
 from minicaps.graph import joint
 from minicaps.tensor import Tensor, op
 
+__all__ = ["concatenate", "expand", "getitem", "pad", "reshape", "stack", "transpose"]
+
 
 @op
 def reshape(x, *, shape):

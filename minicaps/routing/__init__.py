@@ -14,21 +14,7 @@ from minicaps.routing.registry import ROUTINGS
 from minicaps.routing.routed import GRADIENTS, UPDATES, Routed, keep_history
 
 __all__ = [
-    "GRADIENTS",
-    "ROUTINGS",
-    "UPDATES",
-    "Routed",
-    "agreement",
-    "agreement_plain",
-    "cosine_activation",
-    "distance",
-    "distance_plain",
-    "em",
-    "em_plain",
-    "fixed_point",
-    "keep_history",
-    "make_votes",
-    "make_votes_plain",
-    "route_in_blocks",
-    "self_consistent_pooling",
-]
+    "GRADIENTS", "ROUTINGS", "UPDATES", "Routed", "agreement", "agreement_plain",
+    "cosine_activation", "distance", "distance_plain", "em", "em_plain", "fixed_point",
+    "keep_history", "make_votes", "make_votes_plain", "route_in_blocks", "self_consistent_pooling",
+]  # fmt: skip

@@ -119,28 +119,20 @@ def _temperatures(inverse_temperature, iterations):
 def _check(votes, given, step, iterations, gradient, inverse_temperature, floor):
     """Raise ValueError for arguments that do not fit, or would have no effect."""
     check_votes(votes)
-    for wrong, sentence in (
-        (step not in STEPS, f"unknown step {step!r}: choose {', '.join(STEPS)}"),
-        (iterations < 1, f"routing needs at least 1 iteration, not {iterations}"),
-        (
-            gradient not in ("unrolled", "stop"),
-            f"EM routing has the gradients unrolled and stop, not {gradient!r}",
-        ),
-        (
-            iterations == 1 and gradient == "stop",
-            "no gradient passes the couplings of 1 iteration: leave gradient='stop' out",
-        ),
-        (
-            step == "gmm" and inverse_temperature is not None,
-            "inverse_temperature has no effect in step 'gmm': leave it out",
-        ),
-        (
-            not float(array_module(votes.data).finfo(votes.dtype).tiny) <= floor < math.inf,
-            f"the floor must be positive and finite in {votes.dtype}, not {floor}",
-        ),
-    ):
-        if wrong:
-            raise ValueError(sentence)
+    if step not in STEPS:
+        raise ValueError(f"unknown step {step!r}: choose {', '.join(STEPS)}")
+    if iterations < 1:
+        raise ValueError(f"routing needs at least 1 iteration, not {iterations}")
+    if gradient not in ("unrolled", "stop"):
+        raise ValueError(f"EM routing has the gradients unrolled and stop, not {gradient!r}")
+    if iterations == 1 and gradient == "stop":
+        raise ValueError(
+            "no gradient passes the couplings of 1 iteration: leave gradient='stop' out"
+        )
+    if step == "gmm" and inverse_temperature is not None:
+        raise ValueError("inverse_temperature has no effect in step 'gmm': leave it out")
+    if not float(np.finfo(votes.dtype).tiny) <= floor < math.inf:
+        raise ValueError(f"the floor must be positive and finite in {votes.dtype}, not {floor}")
     b, i, j, _ = votes.shape
     shapes = {"activations": (b, i), "beta_u": (j,), "beta_a": (j,), "start": (b, i, j)}
     betas = step != "gmm"

@@ -40,7 +40,7 @@ def test_linear(shape):
 
 @pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 0), (1, 1), (2, 2)])
 def test_conv2d(stride, padding):
-    layer = Conv2d((2, 3), 3, rng(), stride=stride, padding=padding).astype(np.float64)
+    layer = Conv2d(2, 3, 3, rng(), stride=stride, padding=padding).astype(np.float64)
     layer.bias.data[:] = draw(3, seed=1)
     x = draw(2, 2, 7, 6, seed=2)
     w, b = layer.weight.data, layer.bias.data
@@ -55,7 +55,7 @@ def test_conv2d(stride, padding):
 
 
 def test_a_convolution_without_bias():
-    layer = Conv2d((2, 3), 3, rng(), bias=False)
+    layer = Conv2d(2, 3, 3, rng(), bias=False)
     assert [name for name, _ in layer.named_parameters()] == ["weight"]
     x = draw(1, 2, 4, 4).astype(np.float32)
     expected = ops.conv2d(x, layer.weight).data
@@ -65,13 +65,28 @@ def test_a_convolution_without_bias():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda before: Linear(2, 2, rng(), before=before),
-        lambda before: Conv2d((1, 1), 2, rng(), before=before),
+        lambda init: Linear(2, 2, rng(), init=init),
+        lambda init: Conv2d(1, 1, 2, rng(), init=init),
     ],
 )
-def test_an_unknown_follower_is_refused(make):
-    with pytest.raises(ValueError, match="'sigmoid' after a layer: choose relu or none"):
-        make("sigmoid")
+def test_an_unknown_init_is_refused(make):
+    with pytest.raises(ValueError, match="unknown init 'relu': choose he or glorot"):
+        make("relu")
+
+
+def test_layers_without_a_generator_start_from_fresh_values():
+    makers = [
+        lambda: Linear(3, 2),
+        lambda: Conv2d(1, 2, 3),
+        lambda: PrimaryCaps(2, 2, 4, 3).conv,
+        lambda: DenseCaps((5, 2), (3, 4)),
+        lambda: SharedCaps(2, (3, 4), children=5),
+        lambda: ConvCaps((2, 2), (3, 4), 3),
+    ]
+    for make in makers:
+        assert np.abs(make().weight.data - make().weight.data).min() > 0
+    decoder = Decoder((2, 2), (1, 2, 2), 7, hidden=(4, 4))  # a seed: the layers still differ
+    assert np.abs(decoder.layers[0].weight.data - decoder.layers[1].weight.data).min() > 0
 
 
 # --- Dropout and batch norm ----------------------------------------------------------------------
@@ -254,7 +269,7 @@ def test_primary_capsules(kind):
 
 
 def test_dense_capsules():
-    layer = DenseCaps((6, 3, 2, 4), rng(), iterations=2, squash="half").astype(np.float64)
+    layer = DenseCaps((6, 2), (3, 4), rng(), iterations=2, squash="half").astype(np.float64)
     u = draw(5, 6, 2, seed=1)
     routed = layer(Tensor(u))
     votes = make_votes(Tensor(u), layer.weight)
@@ -274,16 +289,16 @@ def test_dense_capsules_pass_every_option_to_the_routing():
         "squash": "tanh",
     }
     u = Tensor(draw(5, 6, 2, seed=1).astype(np.float32))
-    poses = DenseCaps((6, 3, 2, 4), rng(), **options)(u).poses
-    votes = make_votes(u, DenseCaps((6, 3, 2, 4), rng()).weight)
+    poses = DenseCaps((6, 2), (3, 4), rng(), **options)(u).poses
+    votes = make_votes(u, DenseCaps((6, 2), (3, 4), rng()).weight)
     np.testing.assert_allclose(poses.data, agreement_plain(votes, **options).poses.data, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
-        (DenseCaps((6, 3, 2, 4), rng()), (6, 3, 2, 4)),
-        (ConvCaps((5, 3, 2, 4), 2, rng()), (20, 3, 2, 4)),
+        (DenseCaps((6, 2), (3, 4), rng()), (6, 3, 2, 4)),
+        (ConvCaps((5, 2), (3, 4), 2, rng()), (20, 3, 2, 4)),
     ],
 )
 def test_the_votes_of_one_capsule_are_one_matrix_product(layer, shape):
@@ -294,7 +309,7 @@ def test_the_votes_of_one_capsule_are_one_matrix_product(layer, shape):
 
 @pytest.mark.parametrize("children", [1, 4, 9])
 def test_shared_capsules_take_any_number_of_children(children):
-    layer = SharedCaps((3, 2, 4), rng(), children=5, iterations=2, update="spherical")
+    layer = SharedCaps(2, (3, 4), rng(), children=5, iterations=2, update="spherical")
     layer.astype(np.float64)
     u = draw(2, children, 2, seed=1)
     routed = layer(Tensor(u))
@@ -306,7 +321,7 @@ def test_shared_capsules_take_any_number_of_children(children):
 
 
 def test_the_order_of_children_is_nothing_to_shared_capsules():
-    layer, u = SharedCaps((3, 2, 4), rng(), children=6).astype(np.float64), draw(2, 6, 2)
+    layer, u = SharedCaps(2, (3, 4), rng(), children=6).astype(np.float64), draw(2, 6, 2)
     order = [3, 1, 5, 0, 2, 4]
     there, other = layer(Tensor(u)), layer(Tensor(u[:, order]))
     np.testing.assert_allclose(there.poses.data, other.poses.data, rtol=1e-12)
@@ -356,7 +371,7 @@ def agreement_in_windows(u, weight, kernel, stride, iterations):
     ],
 )
 def test_convolutional_capsules_are_routed_in_windows(size, kernel, stride):
-    layer = ConvCaps((2, 3, 2, 4), kernel, rng(), stride=stride).astype(np.float64)
+    layer = ConvCaps((2, 2), (3, 4), kernel, rng(), stride=stride).astype(np.float64)
     u = draw(2, *size, 2, 2, seed=1)
     routed = layer(Tensor(u))
     for n in range(2):
@@ -368,8 +383,8 @@ def test_convolutional_capsules_are_routed_in_windows(size, kernel, stride):
 
 
 def test_convolutional_capsules_over_the_whole_grid_are_dense():
-    layer = ConvCaps((2, 3, 2, 4), 3, rng()).astype(np.float64)
-    dense = DenseCaps((18, 3, 2, 4), rng()).astype(np.float64)
+    layer = ConvCaps((2, 2), (3, 4), 3, rng()).astype(np.float64)
+    dense = DenseCaps((18, 2), (3, 4), rng()).astype(np.float64)
     dense.weight.data = layer.weight.data.copy()
     u = draw(2, 3, 3, 2, 2, seed=1)
     expected = dense(Tensor(u.reshape(2, 18, 2)))
@@ -378,7 +393,7 @@ def test_convolutional_capsules_over_the_whole_grid_are_dense():
 
 
 def test_convolutional_capsules_of_one_position_are_dense_at_each():
-    layer = ConvCaps((4, 3, 2, 5), 1, rng()).astype(np.float64)
+    layer = ConvCaps((4, 2), (3, 5), 1, rng()).astype(np.float64)
     u = draw(2, 3, 2, 4, 2, seed=1)
     routed = layer(Tensor(u))
     expected = agreement_plain(make_votes(Tensor(u.reshape(-1, 4, 2)), layer.weight))
@@ -389,7 +404,7 @@ def test_convolutional_capsules_of_one_position_are_dense_at_each():
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_what_moves_in_the_grid_moves_in_the_parents(stride):
-    layer = ConvCaps((2, 3, 2, 4), 3, rng(), stride=stride).astype(np.float64)
+    layer = ConvCaps((2, 2), (3, 4), 3, rng(), stride=stride).astype(np.float64)
     u = np.zeros((1, 12, 12, 2, 2))
     u[:, 4:6, 4:6] = draw(1, 2, 2, 2, 2, seed=1)  # so far inside that no window is missing
     moved = np.roll(u, (stride, 2 * stride), axis=(1, 2))
@@ -401,9 +416,9 @@ def test_what_moves_in_the_grid_moves_in_the_parents(stride):
 def routed_layers(routing, **options):
     """Yield a small layer of each kind with that routing, and children for it."""
     options = {"routing": routing, **options}
-    yield DenseCaps((5, 3, 2, 4), rng(), **options), draw(2, 5, 2, seed=1)
-    yield SharedCaps((3, 2, 4), rng(), children=5, **options), draw(2, 5, 2, seed=1)
-    yield ConvCaps((2, 3, 2, 4), 2, rng(), **options), draw(2, 3, 3, 2, 2, seed=1)
+    yield DenseCaps((5, 2), (3, 4), rng(), **options), draw(2, 5, 2, seed=1)
+    yield SharedCaps(2, (3, 4), rng(), children=5, **options), draw(2, 5, 2, seed=1)
+    yield ConvCaps((2, 2), (3, 4), 2, rng(), **options), draw(2, 3, 3, 2, 2, seed=1)
 
 
 def set_logits(layer):
@@ -460,7 +475,7 @@ def test_couplings_that_are_learned_start_as_the_first_iteration_of_agreement():
 
 
 def test_couplings_that_are_learned_are_the_same_for_all_samples():
-    layer = DenseCaps((5, 3, 2, 4), rng(), routing="learned", squash="tanh").astype(np.float64)
+    layer = DenseCaps((5, 2), (3, 4), rng(), routing="learned", squash="tanh").astype(np.float64)
     set_logits(layer)
     u = draw(2, 5, 2, seed=1)
     c = np.exp(layer.routing.logits.data)
@@ -473,7 +488,7 @@ def test_couplings_that_are_learned_are_the_same_for_all_samples():
 
 def test_couplings_of_a_child_sum_to_one_over_all_windows_that_hold_it():
     for routing in ("agreement", "learned"):
-        layer = ConvCaps((1, 3, 2, 4), 2, rng(), routing=routing).astype(np.float64)
+        layer = ConvCaps((1, 2), (3, 4), 2, rng(), routing=routing).astype(np.float64)
         set_logits(layer)
         c = layer(Tensor(draw(1, 3, 3, 1, 2))).couplings.data[0].sum(axis=-1)  # (2, 2, 4)
         middle = c[0, 0, 3] + c[0, 1, 2] + c[1, 0, 1] + c[1, 1, 0]
@@ -481,9 +496,9 @@ def test_couplings_of_a_child_sum_to_one_over_all_windows_that_hold_it():
 
 
 MAKERS = {
-    "dense": lambda **options: DenseCaps((5, 3, 2, 4), rng(), **options),
-    "shared": lambda **options: SharedCaps((3, 2, 4), rng(), children=5, **options),
-    "convolutional": lambda **options: ConvCaps((2, 3, 2, 4), 2, rng(), **options),
+    "dense": lambda **options: DenseCaps((5, 2), (3, 4), rng(), **options),
+    "shared": lambda **options: SharedCaps(2, (3, 4), rng(), children=5, **options),
+    "convolutional": lambda **options: ConvCaps((2, 2), (3, 4), 2, rng(), **options),
 }
 
 
@@ -511,14 +526,14 @@ def test_wrong_routings_are_refused_when_the_layer_is_built(make, options, messa
 
 
 def test_an_option_of_none_is_the_routing_s_default():
-    layer, u = DenseCaps((5, 3, 2, 4), rng(), iterations=None, squash=None), Tensor(draw(2, 5, 2))
-    expected = DenseCaps((5, 3, 2, 4), rng())(u)
+    layer, u = DenseCaps((5, 2), (3, 4), rng(), iterations=None, squash=None), Tensor(draw(2, 5, 2))
+    expected = DenseCaps((5, 2), (3, 4), rng())(u)
     np.testing.assert_array_equal(layer(u).poses.data, expected.poses.data)
-    DenseCaps((5, 3, 2, 4), rng(), routing="learned", iterations=None, update=None)
+    DenseCaps((5, 2), (3, 4), rng(), routing="learned", iterations=None, update=None)
 
 
 def test_learned_couplings_are_for_so_many_children():
-    layer = SharedCaps((3, 2, 4), rng(), children=5, routing="learned")
+    layer = SharedCaps(2, (3, 4), rng(), children=5, routing="learned")
     with pytest.raises(ValueError, match="for 5 children and 3 parents, not 6 and 3"):
         layer(Tensor(draw(1, 6, 2)))
 
@@ -561,7 +576,7 @@ def test_capsule_layers_route_on_the_device(strict_cupy):
 
 
 def test_decoder():
-    decoder = Decoder(3, 4, (5, 6), (2, 3, 4), rng()).astype(np.float64)
+    decoder = Decoder((3, 4), (2, 3, 4), rng(), hidden=(5, 6)).astype(np.float64)
     for n, layer in enumerate(decoder.layers):
         layer.bias.data[:] = draw(layer.bias.size, seed=n)
     poses = draw(7, 3, 4, seed=5)
@@ -574,7 +589,7 @@ def test_decoder():
 
 
 def test_the_decoder_draws_nothing_for_an_empty_batch():
-    decoder = Decoder(3, 4, (5,), (2, 3, 4), rng())
+    decoder = Decoder((3, 4), (2, 3, 4), rng(), hidden=(5,))
     assert decoder(Tensor(np.zeros((0, 3, 4), np.float32))).shape == (0, 2, 3, 4)
 
 
@@ -583,7 +598,7 @@ def test_the_decoder_draws_nothing_for_an_empty_batch():
 
 @pytest.mark.parametrize("fan_in", [10, 1000])
 def test_he_normal(fan_in):
-    w = init.he_normal(rng(), (200, 300), fan_in)
+    w = init.initial("he", rng(), (200, 300), fan_in, 1)
     assert w.dtype == np.float32 and w.shape == (200, 300)
     assert w.mean() == pytest.approx(0, abs=0.02 * math.sqrt(2 / fan_in))
     assert w.std() == pytest.approx(math.sqrt(2 / fan_in), rel=0.02)
@@ -592,7 +607,7 @@ def test_he_normal(fan_in):
 
 @pytest.mark.parametrize("fans", [(10, 20), (1000, 100)])
 def test_glorot_uniform(fans):
-    w = init.glorot_uniform(rng(), (200, 300), *fans)
+    w = init.initial("glorot", rng(), (200, 300), *fans)
     limit = math.sqrt(6 / sum(fans))
     assert w.dtype == np.float32 and w.shape == (200, 300)
     assert 0.999 * limit < w.max() <= limit * (1 + 1e-6)
@@ -611,7 +626,8 @@ def test_capsule_normal_makes_votes_that_are_longer_by_the_gain(shape, gain):
 
 @pytest.mark.parametrize("shape", [(50, 3, 8, 16), (300, 10, 4, 8), (40, 2, 16, 40)])
 def test_the_first_sum_of_dense_capsules_is_as_long_as_one_child(shape):
-    layer = DenseCaps(shape, rng(), iterations=1, squash="none")
+    i, j, n, d = shape
+    layer = DenseCaps((i, n), (j, d), rng(), iterations=1, squash="none")
     lengths = fresh_lengths(layer, units(50, shape[0], shape[2]))
     assert math.sqrt((lengths**2).mean()) == pytest.approx(1, rel=0.1)
 
@@ -632,7 +648,9 @@ def fresh_lengths(layer, u):
 @pytest.mark.parametrize("shape", [(32, 10, 8, 16), (1152, 10, 8, 16), (40, 2, 8, 4)])
 def test_fresh_dense_capsules_are_neither_dead_nor_saturated(shape, length, routing):
     u = length * units(4, shape[0], shape[2])
-    assert 0.02 < fresh_lengths(DenseCaps(shape, rng(), routing=routing), u).mean() < 0.98
+    i, j, n, d = shape
+    layer = DenseCaps((i, n), (j, d), rng(), routing=routing)
+    assert 0.02 < fresh_lengths(layer, u).mean() < 0.98
 
 
 @pytest.mark.parametrize("routing", [*ROUTINGS, "learned"])
@@ -640,7 +658,7 @@ def test_fresh_dense_capsules_are_neither_dead_nor_saturated(shape, length, rout
 @pytest.mark.parametrize("children", [4, 64, 1000])
 def test_fresh_shared_capsules_are_neither_dead_nor_saturated(children, length, routing):
     options = {"children": children, "length": length, "routing": routing}
-    layer = SharedCaps((10, 32, 16), rng(), **options)
+    layer = SharedCaps(32, (10, 16), rng(), **options)
     at_random = length * units(4, children, 32)
     agreeing = length * np.repeat(units(4, 1, 32), children, axis=1)
     for u in (at_random, agreeing):
@@ -650,26 +668,26 @@ def test_fresh_shared_capsules_are_neither_dead_nor_saturated(children, length, 
 @pytest.mark.parametrize("routing", [*ROUTINGS, "learned"])
 @pytest.mark.parametrize(("size", "kernel", "stride"), [(7, 3, 1), (3, 3, 1), (9, 3, 2), (9, 5, 2)])
 def test_fresh_convolutional_capsules_are_neither_dead_nor_saturated(size, kernel, stride, routing):
-    layer = ConvCaps((8, 4, 8, 16), kernel, rng(), stride=stride, routing=routing)
+    layer = ConvCaps((8, 8), (4, 16), kernel, rng(), stride=stride, routing=routing)
     lengths = fresh_lengths(layer, units(4, size, size, 8, 8))
     assert 0.02 < lengths.mean() < 0.99
 
 
 def test_which_layer_starts_how():
     biases = []
-    for layer, fans, before in [
-        (Linear(300, 200, rng()), (300, 200), "relu"),
-        (Linear(300, 200, rng(), before="none"), (300, 200), "none"),
-        (Conv2d((30, 40), 5, rng()), (30 * 25, 40 * 25), "relu"),
-        (Conv2d((30, 40), 5, rng(), before="none"), (30 * 25, 40 * 25), "none"),
-        (PrimaryCaps(30, 5, 8, 5, rng()).conv, (30 * 25, 40 * 25), "none"),
-        (Decoder(4, 16, (128,), (1, 20, 20), rng()).layers[0], (64, 128), "relu"),
-        (Decoder(4, 16, (128,), (1, 20, 20), rng()).layers[1], (128, 400), "none"),
+    for layer, fans, kind in [
+        (Linear(300, 200, rng()), (300, 200), "he"),
+        (Linear(300, 200, rng(), init="glorot"), (300, 200), "glorot"),
+        (Conv2d(30, 40, 5, rng()), (30 * 25, 40 * 25), "he"),
+        (Conv2d(30, 40, 5, rng(), init="glorot"), (30 * 25, 40 * 25), "glorot"),
+        (PrimaryCaps(30, 5, 8, 5, rng()).conv, (30 * 25, 40 * 25), "glorot"),
+        (Decoder((4, 16), (1, 20, 20), rng(), hidden=(128,)).layers[0], (64, 128), "he"),
+        (Decoder((4, 16), (1, 20, 20), rng(), hidden=(128,)).layers[1], (128, 400), "glorot"),
     ]:
-        std = math.sqrt(2 / fans[0]) if before == "relu" else math.sqrt(2 / sum(fans))
+        std = math.sqrt(2 / fans[0]) if kind == "he" else math.sqrt(2 / sum(fans))
         w = layer.weight.data
         assert w.std() == pytest.approx(std, rel=0.03)
-        assert (abs(w).max() > 1.8 * std) == (before == "relu")  # normal; uniform ends at √3 std
+        assert (abs(w).max() > 1.8 * std) == (kind == "he")  # normal; uniform ends at √3 std
         biases.append(layer.bias.data)
     assert not any(b.any() for b in biases)
 

@@ -73,7 +73,7 @@ def em_task(route, batch, children, parents):
 def dense_task(batch, children, parents, size, **options):
     """A layer `DenseCaps`, such as the class capsules of CapsNet; options: of its routing."""
     rng = np.random.default_rng(0)
-    layer = nn.DenseCaps((children, parents, size, POSE), rng, **options)
+    layer = nn.DenseCaps((children, size), (parents, POSE), rng, **options)
     capsules = 0.2 * _normal(rng, batch, children, size)
     return LayerTask(layer, [capsules], [_normal(rng, batch, parents, POSE)])
 
@@ -81,7 +81,7 @@ def dense_task(batch, children, parents, size, **options):
 def conv_task(batch, side, types, parents, stride):
     """A layer `ConvCaps` with windows of 3×3 on a grid of `side` × `side`."""
     rng = np.random.default_rng(0)
-    layer = nn.ConvCaps((types, parents, POSE, POSE), 3, rng, stride=stride)
+    layer = nn.ConvCaps((types, POSE), (parents, POSE), 3, rng, stride=stride)
     windows = Windows((side, side), 3, stride, types)
     capsules = 0.2 * _normal(rng, batch, side, side, types, POSE)
     cotangent = _normal(rng, batch, *windows.grid, parents, POSE)

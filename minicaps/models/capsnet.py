@@ -61,13 +61,14 @@ class CapsNet(Module):
         p, q = self.children_grid[:2]
         self.convolutions = []
         for width, side, step in sizes["convolutions"]:
-            self.convolutions.append(Conv2d((channels, width), side, rng, stride=step))
+            self.convolutions.append(Conv2d(channels, width, side, rng, stride=step))
             channels = width
         self.primary = PrimaryCaps(
             channels, types, size, kernel, rng, stride=stride, squash=primary_squash or squash
         )
         self.classes = DenseCaps(
-            (p * q * types, classes, size, sizes["capsule_size"]),
+            (p * q * types, size),
+            (classes, sizes["capsule_size"]),
             rng,
             routing=routing,
             iterations=iterations,
@@ -78,9 +79,8 @@ class CapsNet(Module):
         )
         self.decoder = None
         if decoder:
-            self.decoder = Decoder(
-                classes, sizes["capsule_size"], sizes["hidden"], input_shape, rng
-            )
+            poses = (classes, sizes["capsule_size"])
+            self.decoder = Decoder(poses, input_shape, rng, hidden=sizes["hidden"])
 
     def forward(self, images):
         return self.classes(self.primary_capsules(images))

@@ -15,7 +15,7 @@ class Convolution(Module):
     """A convolution with `channels` (C, O), batch norm if wanted, ReLU."""
 
     def __init__(self, channels, kernel, rng, *, padding=0, batch_norm=False):
-        self.conv = Conv2d(channels, kernel, rng, padding=padding, bias=not batch_norm)
+        self.conv = Conv2d(*channels, kernel, rng, padding=padding, bias=not batch_norm)
         self.norm = BatchNorm2d(channels[1]) if batch_norm else None
 
     def forward(self, x):
@@ -77,7 +77,8 @@ class CapsuleCNN(Module):
         if update is None and iterations != 1 and routing in ("agreement", "leaky"):
             update = "spherical"
         self.classes = SharedCaps(
-            (classes, Features.WIDTH, 16),
+            Features.WIDTH,
+            (classes, 16),
             rng,
             children=p * q,
             length=math.sqrt(Features.WIDTH),  # values of size one
@@ -108,7 +109,7 @@ class PoolingCNN(Module):
         grid(input_shape[1:], Features.LAYERS)
         self.features = Features(input_shape[0], rng, batch_norm)
         self.hidden = Linear(Features.WIDTH, 128, rng)
-        self.classes = Linear(128, classes, rng, before="none")
+        self.classes = Linear(128, classes, rng, init="glorot")
 
     def forward(self, images):
         x = ops.global_avg_pool(self.features(images))
@@ -136,7 +137,7 @@ class BaselineCNN(Module):
         ]
         self.hidden = [Linear(math.prod(image) * 128, 328, rng), Linear(328, 192, rng)]
         self.dropout = Dropout(dropout)
-        self.classes = Linear(192, classes, rng, before="none")
+        self.classes = Linear(192, classes, rng, init="glorot")
 
     def forward(self, images):
         check_images(images, self.input_shape)

@@ -34,11 +34,11 @@ class DenseCNN(Module):
         image = grid(image, [layer[1:] for layer in layers])
         self.convolutions = []
         for width, side, step in layers:
-            self.convolutions.append(Conv2d((channels, width), side, rng, stride=step))
+            self.convolutions.append(Conv2d(channels, width, side, rng, stride=step))
             channels = width
         hidden = classes * sizes["capsule_size"]
         self.hidden = Linear(math.prod(image) * channels, hidden, rng)
-        self.classes = Linear(hidden, classes, rng, before="none")
+        self.classes = Linear(hidden, classes, rng, init="glorot")
 
     def forward(self, images):
         check_images(images, self.input_shape)

@@ -46,7 +46,7 @@ class MatrixCapsNet(Module):
             "step": step,
             "floor": 0.01,  # a lower one makes the first E steps sharper, and learning slower
         }
-        self.convolution = Conv2d((input_shape[0], a), 5, rng, stride=2, padding=2)
+        self.convolution = Conv2d(input_shape[0], a, 5, rng, stride=2, padding=2)
         self.norm = BatchNorm2d(a) if batch_norm else None
         self.primary = MatrixPrimaryCaps(a, b, rng)
         self.capsules = [

@@ -24,9 +24,9 @@ class PrimaryCaps(Module):
     ordered by position, then by type.
     """
 
-    def __init__(self, channels, types, size, kernel, rng, *, stride=2, squash="paper"):
+    def __init__(self, channels, types, size, kernel, rng=None, *, stride=2, squash="paper"):
         ops.capsule.check_squash(squash)
-        self.conv = Conv2d((channels, types * size), kernel, rng, stride=stride, before="none")
+        self.conv = Conv2d(channels, types * size, kernel, rng, stride=stride, init="glorot")
         self.size, self.squash = size, squash
 
     def forward(self, x):
@@ -44,14 +44,16 @@ def group_channels(maps, size):
 class DenseCaps(Module):
     """Every input capsule votes for every output capsule: (B, I, N) -> Routed of (B, J, D).
 
-    `shape` is (I, J, N, D). The weights W have that shape, in memory (I, N, J, D), so that the
-    votes of one capsule are one matrix product. No bias. `routing` and options: see `Routing`.
+    inputs (I, N) and outputs (J, D): how many capsules of how many numbers. The weights W have
+    shape (I, J, N, D), in memory (I, N, J, D), so that the votes of one capsule are one matrix
+    product. No bias. `routing` and options: see `Routing`.
     """
 
-    def __init__(self, shape, rng, *, routing="agreement", **options):
-        gain = _shares(routing, *shape[:2]) / math.sqrt(shape[0])
-        self.weight = _by_child(init.capsule_normal(rng, shape, gain))
-        self.routing = Routing(routing, shape[:2], **options)
+    def __init__(self, inputs, outputs, rng=None, *, routing="agreement", **options):
+        (i, n), (j, d) = inputs, outputs
+        gain = _shares(routing, i, j) / math.sqrt(i)
+        self.weight = _by_child(init.capsule_normal(rng, (i, j, n, d), gain))
+        self.routing = Routing(routing, (i, j), **options)
 
     def forward(self, u):
         return self.routing(make_votes, u, self.weight, self.weight.size // self.weight.shape[2])
@@ -60,17 +62,21 @@ class DenseCaps(Module):
 class SharedCaps(Module):
     """One matrix for each parent, so any number of children: (B, I, N) -> Routed of (B, J, D).
 
-    `shape` is (J, N, D), that of the weights. `routing` and options: see `Routing`.
+    inputs N, numbers of a child, and outputs (J, D); the weights have shape (J, N, D). `routing`
+    and options: see `Routing`.
     children, length: about how many children a sample has and how long they are, which sets the
     scale of the start. Couplings that are "learned" are for exactly so many children.
     """
 
-    def __init__(self, shape, rng, *, children, length=1.0, routing="agreement", **options):
+    def __init__(
+        self, inputs, outputs, rng=None, *, children, length=1.0, routing="agreement", **options
+    ):
+        parents, size = outputs
         # The sum of the children is I·length long where they agree, √I·length where they are
         # random: the start is between the two.
-        gain = _shares(routing, children, shape[0]) / (children**0.75 * length)
-        self.weight = parameter(init.capsule_normal(rng, shape, gain))
-        self.routing = Routing(routing, (children, shape[0]), **options)
+        gain = _shares(routing, children, parents) / (children**0.75 * length)
+        self.weight = parameter(init.capsule_normal(rng, (parents, inputs, size), gain))
+        self.routing = Routing(routing, (children, parents), **options)
 
     def forward(self, u):
         def votes(u, weight):
@@ -83,18 +89,20 @@ class SharedCaps(Module):
 class ConvCaps(Module):
     """Convolutional capsules: parents of every K×K window, with the same matrices everywhere.
 
-    `shape` is (types, J, N, D). A grid of capsules (B, H, W, types, N) gives Routed of poses
+    inputs (types, N), outputs (J, D). A grid of capsules (B, H, W, types, N) gives Routed of poses
     (B, P, Q, J, D), activations (B, P, Q, J) and couplings (B, P, Q, K·K·types, J). A child
     divides itself among all parents of all windows that hold it. `routing`, options: see `Routing`.
     """
 
-    def __init__(self, shape, kernel, rng, *, stride=1, routing="agreement", **options):
-        types, parents, *sizes = shape
+    def __init__(
+        self, inputs, outputs, kernel, rng=None, *, stride=1, routing="agreement", **options
+    ):
+        (types, n), (parents, d) = inputs, outputs
         children = kernel * kernel * types
         # An inner child divides itself among (kernel/stride)² windows, one in a corner has a
         # single one: the start is between the two.
         gain = _shares(routing, children, parents * max(1, kernel / stride)) / math.sqrt(children)
-        self.weight = _by_child(init.capsule_normal(rng, (children, parents, *sizes), gain))
+        self.weight = _by_child(init.capsule_normal(rng, (children, parents, n, d), gain))
         self.kernel, self.stride = kernel, stride
         self.routing = Routing(routing, (children, parents), **options)
 
@@ -147,17 +155,15 @@ class Routing(Module):
 class Decoder(Module):
     """Draw the picture from the capsules: (B, J, D) -> (B, C, H, W) in (0, 1).
 
-    Linear layers with ReLU between and a sigmoid at the end (Sabour et al. 2017, figure 2).
+    inputs (J, D), outputs (C, H, W). Linear layers with ReLU between, of `hidden` widths, and a
+    sigmoid at the end (Sabour et al. 2017, figure 2).
     """
 
-    def __init__(self, capsules, size, hidden, image_shape, rng):
-        widths = [capsules * size, *hidden, math.prod(image_shape)]
-        last = len(widths) - 2
-        self.layers = [
-            Linear(n, m, rng, before="none" if k == last else "relu")
-            for k, (n, m) in enumerate(itertools.pairwise(widths))
-        ]
-        self.image_shape = tuple(image_shape)
+    def __init__(self, inputs, outputs, rng=None, *, hidden=(512, 1024)):
+        widths, rng = [math.prod(inputs), *hidden], np.random.default_rng(rng)
+        self.layers = [Linear(n, m, rng) for n, m in itertools.pairwise(widths)]
+        self.layers.append(Linear(widths[-1], math.prod(outputs), rng, init="glorot"))
+        self.image_shape = tuple(outputs)
 
     def forward(self, poses):
         x = poses.reshape(poses.shape[0], math.prod(poses.shape[1:]))  # −1 fails on no samples

@@ -1,19 +1,25 @@
-"""Initial values of parameters, named after their authors. All are drawn by NumPy, by seed."""
+"""Initial values of parameters, named after their authors. All are drawn by NumPy.
+
+rng: a `numpy.random.Generator`, a seed, or None for values that differ each time.
+"""
 
 import math
 
 import numpy as np
 
 
-def he_normal(rng, shape, fan_in):
-    """N(0, 2/fan_in): keeps the variance through a ReLU (He et al. 2015)."""
-    return _normal(rng, shape, math.sqrt(2 / fan_in))
+def initial(kind, rng, shape, fan_in, fan_out):
+    """Values by the name of their kind.
 
-
-def glorot_uniform(rng, shape, fan_in, fan_out):
-    """U(−a, a), a² = 6/(fan_in + fan_out): for layers without ReLU (Glorot and Bengio 2010)."""
+    "he": N(0, 2/fan_in) keeps the variance through a ReLU (He et al. 2015). "glorot": U(−a, a),
+    a² = 6/(fan_in + fan_out), for layers without ReLU (Glorot and Bengio 2010).
+    """
+    if kind == "he":
+        return _normal(rng, shape, math.sqrt(2 / fan_in))
+    if kind != "glorot":
+        raise ValueError(f"unknown init {kind!r}: choose he or glorot")
     a = math.sqrt(6 / (fan_in + fan_out))
-    return rng.uniform(-a, a, shape).astype(np.float32)
+    return np.random.default_rng(rng).uniform(-a, a, shape).astype(np.float32)
 
 
 def capsule_normal(rng, shape, gain):
@@ -34,4 +40,4 @@ def pose_identity(rng, shape):
 
 
 def _normal(rng, shape, std):
-    return (std * rng.standard_normal(shape)).astype(np.float32)
+    return (std * np.random.default_rng(rng).standard_normal(shape)).astype(np.float32)

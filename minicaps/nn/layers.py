@@ -4,7 +4,7 @@ import numpy as np
 
 from minicaps import ops
 from minicaps.backend import array_module
-from minicaps.nn import init
+from minicaps.nn.init import initial
 from minicaps.nn.module import Module
 from minicaps.tensor import Tensor
 
@@ -17,10 +17,10 @@ def parameter(array):
 
 
 class Linear(Module):
-    """y = x W + b: (…, n) -> (…, m). `before` says what follows: "relu" (He) or "none" (Glorot)."""
+    """y = x W + b: (…, n) -> (…, m). init: "he", for a ReLU after it, or "glorot"."""
 
-    def __init__(self, inputs, outputs, rng, *, before="relu"):
-        self.weight = parameter(_initial(rng, (inputs, outputs), inputs, outputs, before))
+    def __init__(self, inputs, outputs, rng=None, *, init="he"):
+        self.weight = parameter(initial(init, rng, (inputs, outputs), inputs, outputs))
         self.bias = parameter(np.zeros(outputs, np.float32))
 
     def forward(self, x):
@@ -28,16 +28,18 @@ class Linear(Module):
 
 
 class Conv2d(Module):
-    """Convolution of NCHW images with `channels` (C, O), a square `kernel`, stride and padding.
+    """Convolution of NCHW images of C channels to O, with a square `kernel`, stride and padding.
 
     The weights have shape (O, C, K, K), in memory channels last, as `ops.conv2d` reads them.
-    bias: False leaves it out, as before batch norm, which would subtract it again.
+    init: as in `Linear`. bias: False leaves it out, as before batch norm, which would subtract it
+    again.
     """
 
-    def __init__(self, channels, kernel, rng, *, stride=1, padding=0, before="relu", bias=True):
-        c, o = channels
-        area = kernel * kernel
-        weight = _initial(rng, (o, kernel, kernel, c), c * area, o * area, before)
+    def __init__(
+        self, inputs, outputs, kernel, rng=None, *, stride=1, padding=0, init="he", bias=True
+    ):
+        c, o, area = inputs, outputs, kernel * kernel
+        weight = initial(init, rng, (o, kernel, kernel, c), c * area, o * area)
         self.weight = parameter(weight.transpose(0, 3, 1, 2))
         self.bias = parameter(np.zeros(o, np.float32)) if bias else None
         self.stride, self.padding = stride, padding
@@ -102,11 +104,3 @@ class BatchNorm2d(Module):
     def _moved(running, batch):
         """The running statistic after a batch, in its own precision."""
         return (running + MOMENTUM * (batch.data[0] - running)).astype(running.dtype)
-
-
-def _initial(rng, shape, fan_in, fan_out, before):
-    if before == "relu":
-        return init.he_normal(rng, shape, fan_in)
-    if before != "none":
-        raise ValueError(f"unknown {before!r} after a layer: choose relu or none")
-    return init.glorot_uniform(rng, shape, fan_in, fan_out)

@@ -74,8 +74,8 @@ class MatrixPrimaryCaps(Module):
     activations through a sigmoid.
     """
 
-    def __init__(self, channels, types, rng):
-        self.conv = Conv2d((channels, types * (SIDE**2 + 1)), 1, rng, before="none")
+    def __init__(self, channels, types, rng=None):
+        self.conv = Conv2d(channels, types * (SIDE**2 + 1), 1, rng, init="glorot")
         self.types = types
 
     def forward(self, x):
@@ -89,7 +89,7 @@ class MatrixPrimaryCaps(Module):
 class MatrixCaps(Module):
     """Shared part of the layers below: transformation matrices, β_u and β_a, and EM routing."""
 
-    def __init__(self, children, parents, rng, **routing):
+    def __init__(self, children, parents, rng=None, **routing):
         self.weight = parameter(init.pose_identity(rng, (children, parents, SIDE, SIDE)))
         self.beta_u = parameter(np.zeros(parents, np.float32))
         self.beta_a = parameter(np.zeros(parents, np.float32))
@@ -114,7 +114,7 @@ class MatrixConvCaps(MatrixCaps):
     A child divides itself among all parents of all windows that hold it. Options as in `em`.
     """
 
-    def __init__(self, types, parents, kernel, rng, *, stride=1, **routing):
+    def __init__(self, types, parents, kernel, rng=None, *, stride=1, **routing):
         super().__init__(kernel * kernel * types, parents, rng, **routing)
         self.kernel, self.stride = kernel, stride
 

@@ -36,7 +36,7 @@ def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Sa
 
     Raises WrongUsage for what does not fit together, `DataError` for data that cannot be used.
     """
-    if folder is not None and (source or run.options["data"]) not in data.sources.SOURCES:
+    if folder is not None and (source or run.options["data"]) not in data.download.SOURCES:
         raise WrongUsage(f"{source or run.options['data']} is not searched: leave --data-dir out")
     if source is not None and not _same(source, run.options["data"]):
         return _of_other(run, source, part, folder, invert)

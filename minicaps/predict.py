@@ -152,7 +152,7 @@ def _prepared(run, picture, options):
     inverted = options.invert == "yes" or (
         options.invert == "auto" and run.background not in (border, "mixed", None)
     )
-    known = run.options["data"] in CENTRED and not run.multi
+    known = run.options.data.name in CENTRED and not run.multi
     centred = options.centre == "yes" or (
         options.centre == "auto" and known and list(picture.shape[1:]) != size
     )
@@ -171,7 +171,7 @@ def _seen(run, scores):
 
     Where a picture may have several classes it may have none, so neither is doubtful."""
     what, values = run.model.score, scores
-    shares = run.options["loss"] == "cross-entropy" and not run.model.logits
+    shares = run.options.optimization.loss == "cross-entropy" and not run.model.logits
     if shares and not run.multi:  # P(k) = a_k / Σ_j a_j
         total = sum(scores.values()) or 1
         what, values = "share", {name: value / total for name, value in scores.items()}

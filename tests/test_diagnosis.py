@@ -14,6 +14,7 @@ from tiny_runs import (
 )
 
 from minicaps import Tensor, data, models, ops
+from minicaps.runs.configuration import OptimizationOptions
 from minicaps.train import diagnosis, trainer
 from minicaps.train.trainer import Trainer
 
@@ -72,7 +73,7 @@ def test_other_losses_are_not_stuck(classes):
 
 def options(**given):
     usual = {"batch_size": 64, "epochs": 6, "schedule": "exponential", "decay": 0.7}
-    return usual | given
+    return OptimizationOptions(**usual | given)
 
 
 def test_few_steps():

@@ -64,7 +64,7 @@ def test_in_a_process_of_its_own():
     found = []
     for size in (8, 256):
         given = {"reconstruction": 0, "out": "x", "device": "cpu", "batch_size": size}
-        options = json.dumps(complete(given) | {"validation": 0, "several": False})
+        options = json.dumps(complete(given).to_dict() | {"validation": 0, "several": False})
         found.append(
             json.loads(machine.in_a_process("minicaps.train.estimate", options, 1, 28, 28, 10))
         )
@@ -79,7 +79,7 @@ def test_in_a_process_of_its_own():
 @pytest.mark.parametrize("kind", [{"compose": 2}, {"compose": 3, "layout": "below"}, {}])
 def test_steps_with_several_classes(kind, capsys):
     given = {"out": "x", "device": "cpu", "batch_size": 4, **kind}
-    options = complete(given) | {"validation": 0, "several": not kind}
+    options = complete(given).to_dict() | {"validation": 0, "several": not kind}
     estimate.main(json.dumps(options), "1", "20", "20", "5")
     found = json.loads(capsys.readouterr().out)
     assert found["step"] > 0 and found["picture"] > 0

@@ -14,6 +14,7 @@ from minicaps import plotting
 from minicaps.data import Split
 from minicaps.evaluate import report_multi
 from minicaps.plotting.members import members as drawn_really
+from minicaps.runs.configuration import Options
 
 NAMES = ("cup", "spoon", "plate")
 FILES = ["classes.csv", "evaluation.json", "predictions.csv", "worst.png"]
@@ -28,7 +29,8 @@ def undrawn(monkeypatch, tiny):  # noqa: F811
 def a_run(logits=False):
     model = SimpleNamespace(logits=logits, loss="margin")
     score = "logit" if logits else "length"
-    return SimpleNamespace(model=model, score=score, class_names=NAMES, options={"loss": "margin"})
+    options = Options.from_dict({"loss": "margin"})
+    return SimpleNamespace(model=model, score=score, class_names=NAMES, options=options)
 
 
 def split_of(labels):

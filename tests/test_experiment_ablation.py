@@ -18,7 +18,7 @@ QUICK = ["ablation", "--quick", "--device", "cpu"]
 
 
 def test_neighbours_differ_in_one_choice():
-    parts = {name: complete(own) for name, own in ablation.parts(quick=False).items()}
+    parts = {name: complete(own).to_dict() for name, own in ablation.parts(quick=False).items()}
     for name, other, changed in (
         ("mnist, r=1", "mnist, r=3", {"iterations"}),
         ("mnist, r=3", "mnist, r=3, reconstruction", {"reconstruction"}),

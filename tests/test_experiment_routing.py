@@ -14,7 +14,7 @@ from minicaps.train.options import complete
 
 
 def test_em_is_another_network_with_fewer_pictures():
-    parts = {name: complete(own) for name, own in routing.parts(quick=False).items()}
+    parts = {name: complete(own).to_dict() for name, own in routing.parts(quick=False).items()}
     em = {name: own for name, own in parts.items() if name.startswith(routing.EM)}
     assert [own["iterations"] for own in em.values()] == [1, 2, 3]
     assert {(own["model"], own["limit"]) for own in em.values()} == {("matrix-capsnet", 3500)}

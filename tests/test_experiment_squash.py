@@ -27,7 +27,7 @@ def test_every_part_changes_one_layer():
         changed = {name for name in settings if settings[name] != both[name]}
         assert changed == {{"end": "squash", "middle": "primary_squash"}[layer]}
         assert settings[changed.pop()] == kind
-        assert complete(settings)["primary_squash"] == settings["primary_squash"]
+        assert complete(settings).model.primary_squash == settings["primary_squash"]
     assert len(parts) == 9
 
 

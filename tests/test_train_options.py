@@ -18,6 +18,7 @@ from tiny_runs import (
 )
 
 from minicaps import data, models
+from minicaps.runs.configuration import Options
 from minicaps.train import __main__ as train
 from minicaps.train.options import CHANGEABLE, DEFAULTS, OF_THE_MODEL, complete, make_parser
 from minicaps.train.trainer import Trainer
@@ -170,11 +171,11 @@ def test_a_model_takes_the_options_that_its_class_has(no_work, capsys, model):
     for name, argument in OF_THE_MODEL.items():
         if argument in arguments:
             parsed = vars(make_parser().parse_args(["--model", model, *given(name)]))
-            assert complete(parsed)[name] == parsed[name]
+            assert complete(parsed).to_dict()[name] == parsed[name]
         else:
             said = refusal(capsys, "--model", model, *given(name))
             assert said == f"{model} has no {flag(name)}: leave it out, or choose another --model"
-            assert complete({"model": model})[name] is None
+            assert complete({"model": model}).to_dict()[name] is None
 
 
 @pytest.mark.parametrize("name", sorted(DEFAULTS.keys() - CHANGEABLE))
@@ -372,12 +373,22 @@ def test_every_option_has_a_test_that_it_is_obeyed():
 def test_complete_adds_the_defaults():
     filled = {"out": "x", "shift": 0, "learning_rate": 0.003, "loss": "margin"}
     of_the_class = {"routing": "agreement", "squash": "paper"}
-    assert complete({"out": "x"}) == DEFAULTS | filled | of_the_class
-    assert complete({"preset": "paper"})["learning_rate"] == 0.001
-    assert complete({"model": "capsule-cnn"})["learning_rate"] == 0.001
+    assert complete({"out": "x"}).to_dict() == DEFAULTS | filled | of_the_class
+    assert complete({"preset": "paper"}).to_dict()["learning_rate"] == 0.001
+    assert complete({"model": "capsule-cnn"}).to_dict()["learning_rate"] == 0.001
     for model, loss in (("matrix-capsnet", "spread"), ("baseline-cnn", "cross-entropy")):
-        assert complete({"model": model})["loss"] == loss
-    assert complete({"preset": "paper", "learning_rate": 0.5})["learning_rate"] == 0.5
-    assert complete({"data": "mnist"})["shift"] == 2
-    assert complete({"data": "fashion-mnist"})["shift"] == 0
-    assert complete({"data": "mnist", "shift": 0})["shift"] == 0
+        assert complete({"model": model}).to_dict()["loss"] == loss
+    assert complete({"preset": "paper", "learning_rate": 0.5}).to_dict()["learning_rate"] == 0.5
+    assert complete({"data": "mnist"}).to_dict()["shift"] == 2
+    assert complete({"data": "fashion-mnist"}).to_dict()["shift"] == 0
+    assert complete({"data": "mnist", "shift": 0}).to_dict()["shift"] == 0
+
+
+def test_a_flat_dictionary_holds_all_options():
+    options = complete({"data": "mnist", "size": [5, 4], "model": "pooling-cnn", "out": "x"})
+    assert (options.data.name, options.model.name) == ("mnist", "pooling-cnn")
+    flat = options.to_dict()
+    assert list(flat) == list(DEFAULTS)
+    assert Options.from_dict(flat | {"of a later version": None}) == options
+    assert options.replace(seed=3).to_dict() == flat | {"seed": 3}
+    assert Options.from_dict({}) == Options()

@@ -81,7 +81,7 @@ def _run(parser, options, command):
 
 def _introduce(run, chosen):
     size = run.model.number_of_parameters()
-    print(f"Run: {run.path} ({run.options['model']}, {size:,} parameters)")
+    print(f"Run: {run.path} ({run.options.model.name}, {size:,} parameters)")
     print(f"Data: {chosen.source}, {len(chosen.split):,} pictures ({chosen.part})")
     for note in chosen.notes:
         print(f"Note: {note}")

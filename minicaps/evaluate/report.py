@@ -17,7 +17,7 @@ def measure(run, split, activations) -> dict:
     integers."""
     answers, labels = activations.argmax(axis=1), split.labels
     confusion = metrics.confusion_matrix(labels, answers, len(run.class_names))
-    n, right, name = len(split), int(confusion.trace()), run.options["loss"]
+    n, right, name = len(split), int(confusion.trace()), run.options.optimization.loss
     table = metrics.class_table(confusion, run.class_names)
     for k, row in enumerate(table):
         own = activations[labels == k, k]

@@ -23,7 +23,7 @@ def measure(run, split, activations) -> dict:
     answers = seen(activations, run.model.logits)
     present, right = labels.sum(axis=1), (answers == labels).all(axis=1)
     top = (highest(activations, present[:, None]) == labels).all(axis=1) & (present > 0)
-    n, with_classes, name = len(labels), int((present > 0).sum()), run.options["loss"]
+    n, with_classes, name = len(labels), int((present > 0).sum()), run.options.optimization.loss
     loss = classification_loss(name, run.model, Tensor(activations), labels)
     return {
         "samples": n,

@@ -36,9 +36,9 @@ def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Sa
 
     Raises WrongUsage for what does not fit together, `DataError` for data that cannot be used.
     """
-    if folder is not None and (source or run.options["data"]) not in data.download.SOURCES:
-        raise WrongUsage(f"{source or run.options['data']} is not searched: leave --data-dir out")
-    if source is not None and not _same(source, run.options["data"]):
+    if folder is not None and (source or run.options.data.name) not in data.download.SOURCES:
+        raise WrongUsage(f"{source or run.options.data.name} is not searched: leave --data-dir out")
+    if source is not None and not _same(source, run.options.data.name):
         return _of_other(run, source, part, folder, invert)
     if invert:
         raise WrongUsage(
@@ -58,14 +58,14 @@ def _same(source, trained_on):
 
 
 def _of_run(run, part, folder):
-    source = run.options["data"]
+    source = run.options.data.name
     theirs = source not in data.NAMES  # the user's own pictures
     if theirs and not os.path.exists(source):
         raise DataError(
             f"{source} is gone, on which this run was trained: put it back, or say by --data where"
             f" it is now, with --part {part}"
         )
-    composed = run.options["compose"]
+    composed = run.options.data.compose
     if theirs and not composed and (names := _split_names(run)) is not None:
         parts, _, notes = own.read(source, _target(run))
         return _by_names(run, source, part, names, parts, notes)
@@ -96,7 +96,7 @@ def _of_run(run, part, folder):
 def _cut(run, whole, part):
     """A part of a data set, split as for training; its pictures are told apart by numbers where
     they have no names."""
-    if run.options["compose"]:
+    if run.options.data.compose:
         composed = _part(run, whole, part)
         return composed and _named(composed.take(np.arange(len(composed))))
     if part == "test":
@@ -108,8 +108,10 @@ def _part(run, whole, part):
     if part == "test":
         return whole.test
     training, validation = whole.train, None
-    if run.options["validation"]:
-        training, validation = whole.cut_validation(run.options["validation"], run.options["seed"])
+    if run.options.data.validation:
+        training, validation = whole.cut_validation(
+            run.options.data.validation, run.options.run.seed
+        )
     return training if part == "train" else validation
 
 
@@ -156,7 +158,7 @@ def _by_names(run, source, part, names, parts, notes):
             f" names are not in {source} ({', '.join(gone[:5])}{', …' if gone[5:] else ''}): put"
             " them back, or evaluate all pictures of another --data"
         )
-    if (new := len(here.keys() - set(known))) and run.options["limit"] is None:
+    if (new := len(here.keys() - set(known))) and run.options.data.limit is None:
         notes = (
             *notes,
             f"{source} has pictures that are new since the training, and not counted: {new}",
@@ -179,7 +181,7 @@ def _of_other(run, source, part, folder, invert):
     target = _target(run, invert)
     if source in data.NAMES:
         limit = 1 if part == "test" else None  # other training pictures need not be drawn
-        whole = data.load(source, folder=folder, seed=run.options["seed"], limit=limit)
+        whole = data.load(source, folder=folder, seed=run.options.run.seed, limit=limit)
         parts, notes = [_for_network(p, whole, target) for p in (whole.train, whole.test)], ()
     else:
         parts, _, notes = own.read(source, target)

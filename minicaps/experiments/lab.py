@@ -76,7 +76,7 @@ class Lab:
             needs = ("model", "options", "progress")
             saved = checkpoint.load(last, needs) if last.exists() else None
             if saved:
-                _check_options(folder, saved[1]["options"], options)
+                _check_options(folder, saved[1]["options"], options.to_dict())
             if (folder / "summary.json").exists():
                 read_summary(folder)  # refuses a damaged one now
                 return folder

@@ -1,6 +1,7 @@
 """Models from what names them: the options of a training, or a checkpoint, which restores one."""
 
 import inspect
+from dataclasses import asdict
 
 import numpy as np
 
@@ -11,11 +12,11 @@ from minicaps.runs import checkpoint
 
 def build_model(options, data):
     """Make the model that `options` describe for the pictures and classes of `data`."""
-    available = options | {"decoder": bool(options["reconstruction"])}
-    wanted = inspect.signature(models.MODELS[options["model"]]).parameters
+    own = options.model
+    available = asdict(own) | {"decoder": bool(own.reconstruction), "seed": options.run.seed}
+    wanted = inspect.signature(models.MODELS[own.name]).parameters
     chosen = {name: available[name] for name in wanted if available.get(name) is not None}
-    shape, classes = data.train.shape, len(data.class_names)
-    return models.build(options["model"], shape, classes, **chosen)
+    return models.build(own.name, data.train.shape, len(data.class_names), **chosen)
 
 
 def tell_apart(saved, here):

@@ -1,7 +1,7 @@
 """Runs that have been trained: the model, and what is known of it, for the commands that use it."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minicaps import data
@@ -11,6 +11,7 @@ from minicaps.models.losses import LOSSES
 from minicaps.nn import Module
 from minicaps.runs import checkpoint
 from minicaps.runs.building import build_saved
+from minicaps.runs.configuration import Options
 from minicaps.tensor import Tensor
 
 
@@ -26,7 +27,7 @@ class Run:
     path: Path
     model: Module
     device: Device
-    options: dict
+    options: Options
     class_names: tuple[str, ...]
     background: str | None = None
     multi: bool = False
@@ -98,16 +99,14 @@ def open_run(path, device) -> Run:
         raise CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
 
 
-def _complete(options, model):
+def _complete(saved, model):
     """The options of a run with those that older ones do not have. Raises for what is no such."""
-    later = ("data_dir", "size", "limit", "compose", "layout")
-    options = {**dict.fromkeys(later), **options}
-    options["loss"] = options.get("loss") or model.loss
-    if missing := {"data", "seed", "validation"} - options.keys():
+    if missing := {"data", "seed", "validation"} - {**saved}.keys():
         raise KeyError(*sorted(missing))
-    if options["loss"] not in LOSSES:
-        raise ValueError(f"unknown loss {options['loss']!r}")
-    os.fspath(options["data"])  # TypeError for what is no path
+    options = Options.from_dict(saved | {"loss": saved.get("loss") or model.loss})
+    if (loss := options.optimization.loss) not in LOSSES:
+        raise ValueError(f"unknown loss {loss!r}")
+    os.fspath(options.data.name)  # TypeError for what is no path
     return options
 
 
@@ -117,14 +116,8 @@ def dataset(run: Run, folder=None, *, test_only=False) -> data.Dataset:
     folder: searched first, in the place of the one that training searched. test_only: the training
     pictures are not needed; of a named data set there is one then.
     """
-    o = run.options
-    test_only = test_only and o["data"] in data.NAMES and not o["compose"]
-    return data.load(
-        o["data"],
-        folder=folder or o["data_dir"],
-        limit=1 if test_only else o["limit"],
-        seed=o["seed"],
-        size=o["size"],
-        compose=o["compose"],
-        layout=o["layout"],
-    )
+    chosen = run.options.data
+    chosen = replace(chosen, data_dir=folder or chosen.data_dir)
+    if test_only and chosen.name in data.NAMES and not chosen.compose:
+        chosen = replace(chosen, limit=1)
+    return chosen.load(run.options.run.seed)

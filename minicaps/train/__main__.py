@@ -37,9 +37,9 @@ def _run(given, session):
         else:
             with usage():
                 options = complete(given)
-            folder = options["out"]
-            begin = seeds.begin if options["seeds"] else Session.begin
-            (estimate.show if options["estimate"] else begin)(session, options)
+            folder = options.run.out
+            begin = seeds.begin if options.run.seeds else Session.begin
+            (estimate.show if options.run.estimate else begin)(session, options)
     except Interrupted:
         resume = f"python -m {NAME} --resume {shlex.quote(str(folder))}"
         return fail(NAME, f"stopped and saved. Go on with:\n  {resume}", 128 + session.stop.signal)

@@ -20,14 +20,14 @@ PRESENT, ABSENT, WEIGHT = 0.9, 0.1, 0.5  # m⁺, m⁻ and λ of the margin loss
 # ---- before training
 
 
-def few_steps(options, pictures):
+def few_steps(optimization, pictures):
     """Tell if so many training pictures give too few steps to learn much."""
-    size, epochs = options["batch_size"], options["epochs"]
+    size, epochs = optimization.batch_size, optimization.epochs
     steps = -(-pictures // size)
     if steps >= FEW_STEPS[0] or steps * epochs >= FEW_STEPS[1]:
         return None
     tries = ["--batch-size 4"] * (size > 4) + ["--epochs 50"] * (epochs < 50)
-    tries += ["--schedule cosine"] * (options["schedule"] != "cosine")
+    tries += ["--schedule cosine"] * (optimization.schedule != "cosine")
     return (
         f"{pictures:,} training pictures in batches of {size} are {steps} step(s) an epoch,"
         f" {steps * epochs} in all: few to learn from; try {' '.join(tries) or 'more pictures'},"
@@ -35,14 +35,15 @@ def few_steps(options, pictures):
     )
 
 
-def vanishing_step(options):
+def vanishing_step(optimization):
     """Tell if the learning rate all but vanishes long before the last epoch."""
-    left = options["decay"] ** options["epochs"]
-    if options["schedule"] != "exponential" or left >= VANISHING:
+    decay, epochs = optimization.decay, optimization.epochs
+    left = decay**epochs
+    if optimization.schedule != "exponential" or left >= VANISHING:
         return None
     return (
-        f"--decay {options['decay']:g} leaves {left:.1g} of the learning rate after"
-        f" {options['epochs']} epochs: late epochs learn nothing; try --schedule cosine, or a"
+        f"--decay {decay:g} leaves {left:.1g} of the learning rate after"
+        f" {epochs} epochs: late epochs learn nothing; try --schedule cosine, or a"
         " --decay nearer to 1"
     )
 

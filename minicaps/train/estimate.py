@@ -18,6 +18,7 @@ from minicaps.cli.allocator import keep_memory
 from minicaps.cli.machine import in_a_process, process_peak
 from minicaps.data.compose import compose
 from minicaps.errors import Interrupted
+from minicaps.runs.configuration import Options
 from minicaps.runs.inference import EVALUATION_BATCH, evaluate
 from minicaps.threads import one_blas_thread
 from minicaps.train.progress import describe
@@ -33,10 +34,11 @@ def show(session, options):
     trainer = session.prepare(options)
     model, tested = trainer.model, len(trainer.data.test)
     describe(trainer)
-    size = min(options["batch_size"], len(trainer.training))
-    kinds = options | {"batch_size": size, "validation": 0, "patience": None}
+    own = options.optimization
+    size = min(own.batch_size, len(trainer.training))
+    kinds = options.replace(batch_size=size, validation=0, patience=None).to_dict()
     train, classes = trainer.data.train, model.config["classes"]
-    kinds["several"] = train.multi and not options["compose"]
+    kinds["several"] = train.multi and not options.data.compose
     shape = train.pixels.shape[1:]
     found = json.loads(in_a_process("minicaps.train.estimate", json.dumps(kinds), *shape, classes))
     pictures = sum(part.nbytes for part in (trainer.data.train, trainer.data.test))
@@ -50,11 +52,11 @@ def show(session, options):
         f"Time: {1000 * found['step']:,.1f} ms a step, {trainer.batches:,} steps an epoch, and"
         f" {validated:,} validation pictures: {_duration(epoch)} an epoch"
     )
-    runs, most = options["seeds"] or 1, "at most " if options["patience"] else ""
-    total = runs * (options["epochs"] * epoch + tested * found["picture"])
+    runs, most = options.run.seeds or 1, "at most " if own.patience else ""
+    total = runs * (own.epochs * epoch + tested * found["picture"])
     several = f" in {runs} runs" if runs > 1 else ""
     print(
-        f"Total: {most}{_duration(total)} for {options['epochs']} epochs, and a test on {tested:,}"
+        f"Total: {most}{_duration(total)} for {own.epochs} epochs, and a test on {tested:,}"
         f" pictures{several}"
     )
 
@@ -69,44 +71,47 @@ def _duration(seconds):
 # ---- in a process of its own
 
 
-def main(options, channels, height, width, classes):
+def main(kinds, channels, height, width, classes):
     """Print, as JSON, memory (bytes, or null) and time (seconds) of a step, and the time of a
-    picture in evaluation."""
+    picture in evaluation. kinds: options as JSON, and whether a picture has `several` classes."""
     keep_memory()
     one_blas_thread()
-    options, device = json.loads(options), choose_device(json.loads(options)["device"])
+    kinds = json.loads(kinds)
+    options, several = Options.from_dict(kinds), kinds["several"]
+    device = choose_device(options.run.device)
     shape, classes = (int(channels), int(height), int(width)), int(classes)
-    count = (WARM + STEPS) * options["batch_size"]
+    count = (WARM + STEPS) * options.optimization.batch_size
     names = tuple(map(str, range(classes)))
-    split = _random(max(count, classes), shape, classes, options)
+    split = _random(max(count, classes), shape, classes, options.data, several)
     made = data.Dataset("random", split, split, names)
     before, watch = process_peak(), Stopwatch(device)
     trainer = Trainer(options, made, device, ".", watch, watch)
     with suppress(Interrupted):
         trainer.train_epoch()
     memory = _peak_of(device, before)
-    split = _random(max(EVALUATION_BATCH, classes), shape, classes, options)
+    split = _random(max(EVALUATION_BATCH, classes), shape, classes, options.data, several)
     times = []
     for _ in range(WARM):
         began = time.perf_counter()
-        evaluate(trainer.model, split, device, options["loss"], dtype=trainer.dtype)
+        loss = options.optimization.loss
+        evaluate(trainer.model, split, device, loss, dtype=trainer.dtype)
         times.append(time.perf_counter() - began)
     picture = min(times) / len(split)
     print(json.dumps({"memory": memory, "step": watch.step_time(), "picture": picture}))
 
 
-def _random(count, shape, classes, options):
+def _random(count, shape, classes, options, several):
     """Random pictures with labels of the kind that the options want; of several classes, two."""
     images, labels = (
         np.random.default_rng(0).random((count, *shape), "f"),
         np.arange(count) % classes,
     )
-    if options["several"]:
+    if several:
         present = np.eye(classes, dtype=np.uint8)
         return data.Split(images, (present | np.roll(present, 1, axis=1))[labels])
     split = data.Split(images, labels)
-    if options["compose"]:
-        return compose(split, classes, count=options["compose"], layout=options["layout"])
+    if options.compose:
+        return compose(split, classes, count=options.compose, layout=options.layout)
     return split
 
 

@@ -1,7 +1,11 @@
-"""The options of `python -m minicaps.train`: their defaults, their checks, their help."""
+"""The options of `python -m minicaps.train`: their help, and their checks.
+
+Their defaults stand where they are declared, in `minicaps.runs.configuration`.
+"""
 
 import argparse
 import inspect
+from dataclasses import fields
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,49 +18,9 @@ from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES
 from minicaps.ops.capsule import SQUASHES
 from minicaps.routing import GRADIENTS, ROUTINGS, UPDATES
+from minicaps.runs.configuration import ModelOptions, Options
 
-DEFAULTS = {
-    "data": "strokes",
-    "data_dir": None,
-    "size": None,
-    "limit": None,
-    "compose": None,
-    "layout": None,
-    "validation": 0.1,
-    "shift": None,
-    "model": "capsnet",
-    "preset": "small",
-    "routing": None,
-    "update": None,
-    "iterations": None,
-    "gradient": None,
-    "inverse_temperature": None,
-    "squash": None,
-    "primary_squash": None,
-    "dropout": None,
-    "batch_norm": None,
-    "reconstruction": 0.0005,
-    "loss": None,
-    "epochs": 6,
-    "patience": None,
-    "batch_size": 64,
-    "optimizer": "adam",
-    "learning_rate": None,
-    "schedule": "exponential",
-    "decay": 0.7,
-    "weight_decay": 0.0,
-    "clip": None,
-    "seed": 0,
-    "seeds": None,
-    "start_from": None,
-    "device": "auto",
-    "precision": "float32",
-    "tf32": False,
-    "out": None,
-    "resume": None,
-    "estimate": False,
-    "quiet": False,
-}
+DEFAULTS = Options().to_dict()
 CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}  # with --resume
 PRESETS = ("paper", "small")
 DEFAULT_SHIFT = {"mnist": 2}  # pixels; other data sets 0
@@ -64,70 +28,67 @@ DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; ot
 
 # Options of the network -> the argument of its class that tells whether it has them
 OF_THE_MODEL = {"reconstruction": "decoder"} | {
-    name: name
-    for name in (
-        "preset",
-        "routing",
-        "update",
-        "iterations",
-        "gradient",
-        "inverse_temperature",
-        "squash",
-        "primary_squash",
-        "dropout",
-        "batch_norm",
-    )
+    field.name: field.name
+    for field in fields(ModelOptions)
+    if field.name not in ("name", "reconstruction")
 }
 
 
-def complete(given):
+def complete(given) -> Options:
     """Add the defaults to the options that were given; refuse what does not go together."""
-    options = {**DEFAULTS, **given}
-    name, network = options["model"], models.MODELS[options["model"]]
-    options |= _options_of_the_model(name, network, given)
+    flat = {**DEFAULTS, **given}
+    name, network = flat["model"], models.MODELS[flat["model"]]
+    flat |= _options_of_the_model(name, network, given)
     defaults = {
-        "layout": "overlap" if options["compose"] else None,
-        "shift": 0 if options["compose"] else DEFAULT_SHIFT.get(options["data"], 0),
-        "learning_rate": DEFAULT_LEARNING_RATE.get((name, options["preset"]), 0.001),
+        "layout": "overlap" if flat["compose"] else None,
+        "shift": 0 if flat["compose"] else DEFAULT_SHIFT.get(flat["data"], 0),
+        "learning_rate": DEFAULT_LEARNING_RATE.get((name, flat["preset"]), 0.001),
         "loss": network.loss,
-        "out": _new_folder(options),
+        "out": _new_folder(flat),
     }
-    options |= {key: value for key, value in defaults.items() if options[key] is None}
-    schedule, loss = options["schedule"], options["loss"]
+    flat |= {key: value for key, value in defaults.items() if flat[key] is None}
+    options = Options.from_dict(flat)
+    _check(options, network, given)
+    _check_patience(options.optimization)
+    return options
+
+
+def _check(options, network, given):
+    """Raise ValueError for options that do not go together."""
+    source, loss, run = options.data, options.optimization.loss, options.run
+    schedule = options.optimization.schedule
     for wrong, sentence in (
         (
             "decay" in given and schedule != "exponential",
             f"--decay belongs to --schedule exponential, not {schedule}",
         ),
         (
-            options["layout"] and not options["compose"],
+            source.layout and not source.compose,
             "--layout says where the pictures are that --compose joins: give both",
         ),
         (
             network.logits and loss != "cross-entropy",
-            f"the scores of {name} are logits, for --loss cross-entropy, not {loss}",
+            f"the scores of {options.model.name} are logits, for --loss cross-entropy, not {loss}",
         ),
         (
-            options["data"] == "strokes" and options["data_dir"],
+            source.name == "strokes" and source.data_dir,
             "strokes are drawn, not read: leave --data-dir out",
         ),
         (
-            options["data"] not in data.NAMES and options["data_dir"],
-            f"{options['data']} is its own place: leave --data-dir out",
+            source.name not in data.NAMES and source.data_dir,
+            f"{source.name} is its own place: leave --data-dir out",
         ),
         (
-            Path(options["data"]) in Path(options["out"]).absolute().parents,
-            f"the run folder {options['out']} must not lie in the data: choose another --out",
+            Path(source.name) in Path(run.out).absolute().parents,
+            f"the run folder {run.out} must not lie in the data: choose another --out",
         ),
         (
-            options["tf32"] and options["precision"] != "float32",
-            f"--tf32 rounds products of float32, not of {options['precision']}",
+            run.tf32 and run.precision != "float32",
+            f"--tf32 rounds products of float32, not of {run.precision}",
         ),
     ):
         if wrong:
             raise ValueError(sentence)
-    _check_patience(options)
-    return options
 
 
 def check_changeable(given, repeated):
@@ -137,16 +98,17 @@ def check_changeable(given, repeated):
         raise ValueError(f"{names} cannot change when a run is resumed: start a new run")
 
 
-def resumed(path, saved, given):
+def resumed(path, saved, given) -> Options:
     """The options of a run to go on with: those `saved` in `path`, and what is given anew.
 
     CheckpointError for saved values that no command line could have given.
     """
     folder = str(path.parent)
-    options = {**DEFAULTS, **_checked(path, saved), **given, "resume": folder, "out": folder}
-    options["quiet"] = given.get("quiet", False)
-    options["loss"] = options["loss"] or models.MODELS[options["model"]].loss  # older: not named
-    _check_patience(options)
+    flat = {**DEFAULTS, **_checked(path, saved), **given, "resume": folder, "out": folder}
+    flat["quiet"] = given.get("quiet", False)
+    flat["loss"] = flat["loss"] or models.MODELS[flat["model"]].loss  # older: not named
+    options = Options.from_dict(flat)
+    _check_patience(options.optimization)
     return options
 
 
@@ -165,8 +127,8 @@ def _checked(path, saved):
     return saved | vars(parser.parse_args(line))
 
 
-def _check_patience(options):
-    patience, epochs = options["patience"], options["epochs"]
+def _check_patience(optimization):
+    patience, epochs = optimization.patience, optimization.epochs
     if patience and patience >= epochs:
         raise ValueError(
             f"--patience {patience} has no effect in {epochs} epoch(s): give less, or more --epochs"
@@ -187,10 +149,10 @@ def _options_of_the_model(name, network, given):
     return chosen
 
 
-def _new_folder(options):
+def _new_folder(flat):
     moment = datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = Path(options["data"]).name.removesuffix(".npz")
-    names = [name, *(options[key] for key in ("model", "preset") if options[key])]
+    name = Path(flat["data"]).name.removesuffix(".npz")
+    names = [name, *(flat[key] for key in ("model", "preset") if flat[key])]
     return f"runs/{'-'.join([*names, moment])}"
 
 

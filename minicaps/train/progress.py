@@ -8,19 +8,21 @@ from tqdm import tqdm
 
 def describe(trainer):
     """Say on what, on which pictures, and with which network a run is made."""
-    o, data, device = trainer.options, trainer.data, trainer.device
+    options, data, device = trainer.options, trainer.data, trainer.device
     print(f"Device: {device.name} ({device.reason})")
     print(
-        f"Data: {o['data']}, {len(trainer.training):,} training,"
+        f"Data: {options.data.name}, {len(trainer.training):,} training,"
         f" {len(trainer.validation or ()):,} validation, {len(data.test):,} test pictures"
     )
     if data.multi:
         print("Accuracy: the share of pictures where exactly the present classes are seen")
     for sentence in data.notes:
         print(f"Note: {sentence}")
-    about = [f"{key} {o[key]}" for key in ("preset", "routing", "loss") if o[key] is not None]
+    model, loss = options.model, options.optimization.loss
+    about = {"preset": model.preset, "routing": model.routing, "loss": loss}
+    about = [f"{key} {value}" for key, value in about.items() if value is not None]
     size = trainer.model.number_of_parameters()
-    print(f"Model: {o['model']}, {', '.join(about)}, {size:,} parameters")
+    print(f"Model: {model.name}, {', '.join(about)}, {size:,} parameters")
 
 
 class Display:
@@ -38,9 +40,9 @@ class Display:
         if self.quiet:
             return
         describe(trainer)
-        o, n = trainer.options, len(trainer.training)
+        n = len(trainer.training)
         self.bar = tqdm(
-            total=o["epochs"] * n,
+            total=trainer.optimization.epochs * n,
             initial=trainer.epoch * n + trainer.seen(),
             unit=" images",
             unit_scale=True,
@@ -78,14 +80,14 @@ class Display:
             self.bar.set_postfix(epoch=epoch, loss=loss, accuracy=accuracy)
             return
         print(
-            f"epoch {epoch}/{trainer.options['epochs']}  {seen:,} of {len(trainer.training):,}"
+            f"epoch {epoch}/{trainer.optimization.epochs}  {seen:,} of {len(trainer.training):,}"
             f" pictures  train loss {loss} accuracy {accuracy}"
         )
 
     def epoch(self, trainer, row):
         if self.quiet:
             return
-        text = f"epoch {row['epoch']}/{trainer.options['epochs']}"
+        text = f"epoch {row['epoch']}/{trainer.optimization.epochs}"
         for part in ("train", "validation"):
             if f"{part}_loss" in row:
                 text += f"  {part} loss {row[f'{part}_loss']:.4f}"

@@ -11,8 +11,8 @@ from minicaps.train.options import resumed
 
 
 def begin(session, options):
-    """Train runs with seeds options["seed"], +1, … in folders seed-K of options["out"]."""
-    folder = Path(options["out"])
+    """Train runs with the seed, +1, … in folders seed-K of the run folder."""
+    folder = Path(options.run.out)
     with usage():
         check_unused(folder)
     results_folder(folder)
@@ -42,13 +42,15 @@ def _options(folder):
 
 
 def _runs(session, folder, options, given):
-    write_json(folder / "config.json", {"options": options})
-    first, count = options["seed"], options["seeds"]
+    write_json(folder / "config.json", {"options": options.to_dict()})
+    first, count = options.run.seed, options.run.seeds
     summaries = []
     for seed in range(first, first + count):
-        if not options["quiet"]:
+        if not options.run.quiet:
             print(f"Seed {seed} ({seed - first + 1} of {count})")
-        summaries.append(_one(session, folder / f"seed-{seed}", options | {"seed": seed}, given))
+        own = folder / f"seed-{seed}"
+        one = options.replace(seed=seed, seeds=None, out=str(own), resume=None)
+        summaries.append(_one(session, own, one, given))
     accuracies = [summary["test_accuracy"] for summary in summaries]
     spread = {
         "mean": statistics.mean(accuracies),
@@ -72,14 +74,14 @@ def _runs(session, folder, options, given):
 
 def _one(session, folder, options, given):
     """The summary of the run with one seed: made, gone on with, or read if it is there."""
-    options |= {"out": str(folder), "seeds": None, "resume": None}
     if not (folder / "last.npz").exists():
         if (folder / "config.json").exists():  # killed before anything was saved
             shutil.rmtree(folder)
         return session.begin(options)
     try:
         summary = json.loads((folder / "summary.json").read_text())
-        if all(summary["options"][key] == options[key] for key in ("epochs", "patience")):
+        wanted = options.optimization
+        if all(summary["options"][key] == getattr(wanted, key) for key in ("epochs", "patience")):
             return summary
     except (OSError, ValueError, TypeError, LookupError):  # not finished, or damaged
         pass

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import minicaps
-from minicaps import data, plotting
+from minicaps import plotting
 from minicaps.backend import choose_device
 from minicaps.cli.command import usage
 from minicaps.cli.machine import describe_machine
@@ -31,8 +31,8 @@ class Session:
         self.name, self.command, self.stop = name, command, StopRequest()
 
     def begin(self, options):
-        """Train a new run in the folder options["out"]; return its summary."""
-        folder = Path(options["out"])
+        """Train a new run in the folder options.run.out; return its summary."""
+        folder = Path(options.run.out)
         trainer = self.prepare(options)
         results_folder(folder)
         with locked(folder):
@@ -59,33 +59,25 @@ class Session:
                 raise CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
             _check_parts(trainer, path.with_name("split.json"))
             _write_config(trainer)
-            if (done := trainer.epoch) == trainer.options["epochs"]:
+            if (done := trainer.epoch) == trainer.optimization.epochs:
                 trainer.display.note(f"all {done} epochs are done: a larger --epochs trains more")
             return self._train(trainer)
 
     def prepare(self, options):
         """Make the trainer of a new run; nothing is written yet."""
         with usage():
-            check_unused(options["out"])
+            check_unused(options.run.out)
             trainer = self._trainer(options)
-            if options["start_from"] is not None:
-                trainer.start_from(best_of(options["start_from"]))
+            if options.run.start_from is not None:
+                trainer.start_from(best_of(options.run.start_from))
         return trainer
 
     def _trainer(self, options):
-        device = choose_device(options["device"])
-        device.allow_tf32(options["tf32"] and (options["resume"] is None or device.kind == "gpu"))
-        dataset = data.load(
-            options["data"],
-            folder=options["data_dir"],
-            limit=options["limit"],
-            seed=options["seed"],
-            size=options["size"],
-            compose=options["compose"],
-            layout=options["layout"],
-        )
-        display = Display(self.name, options["quiet"])
-        return Trainer(options, dataset, device, options["out"], display, self.stop)
+        run, device = options.run, choose_device(options.run.device)
+        device.allow_tf32(run.tf32 and (run.resume is None or device.kind == "gpu"))
+        display = Display(self.name, run.quiet)
+        dataset = options.data.load(run.seed)
+        return Trainer(options, dataset, device, run.out, display, self.stop)
 
     def _train(self, trainer):
         """Train, measure, draw, and say what came out."""
@@ -94,7 +86,7 @@ class Session:
             summary |= _circumstances(trainer) | {"command": self.command}
             write_json(folder / "summary.json", summary)
             plotting.curves(trainer.history, folder / "curves.png")
-            if trainer.options["reconstruction"]:
+            if trainer.options.model.reconstruction:
                 model = load_model(folder / "best.npz", trainer.device).eval()
                 test, names = trainer.data.test, trainer.data.class_names
                 path = folder / "reconstructions.png"
@@ -105,12 +97,12 @@ class Session:
 
 
 def _check_epochs(trainer):
-    if trainer.options["epochs"] < trainer.epoch:
+    if trainer.optimization.epochs < trainer.epoch:
         raise ValueError(f"{trainer.epoch} epochs are done already: --epochs must not be fewer")
 
 
 def _write_config(trainer):
-    config = {"options": trainer.options, "model": trainer.model.config}
+    config = {"options": trainer.options.to_dict(), "model": trainer.model.config}
     write_json(trainer.folder / "config.json", config)
 
 
@@ -147,7 +139,7 @@ def _check_parts(trainer, path):
         contents = before.get("sha256", parts["sha256"]) == parts["sha256"]  # older runs: none
     except (ValueError, TypeError, LookupError, AttributeError):  # damaged
         same, contents = {"": False}, False
-    source, rest = trainer.options["data"], "put them back, or start a new run"
+    source, rest = trainer.options.data.name, "put them back, or start a new run"
     if not all(same.values()):
         raise DataError(
             f"{source} has other pictures than {path} names, with which this run began: {rest}"
@@ -167,7 +159,7 @@ def _circumstances(trainer):
     machine, best = describe_machine(), trainer.folder / "best.npz"
     return {
         "device": trainer.device.name,
-        "tf32": trainer.options["tf32"] and trainer.device.kind == "gpu",
+        "tf32": trainer.options.run.tf32 and trainer.device.kind == "gpu",
         "versions": {
             "minicaps": minicaps.__version__,
             "python": platform.python_version(),
@@ -178,8 +170,8 @@ def _circumstances(trainer):
             "platform": platform.platform(),
             **{key: machine[key] for key in ("cpu", "cores", "blas")},
         },
-        "seed": trainer.options["seed"],
-        "options": trainer.options,
+        "seed": trainer.options.run.seed,
+        "options": trainer.options.to_dict(),
         "data_sha256": _checksums(trainer),
         "best_sha256": hashlib.sha256(best.read_bytes()).hexdigest(),
     }

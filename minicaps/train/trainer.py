@@ -29,7 +29,7 @@ from minicaps.train import diagnosis
 class Trainer:
     """Trains one model on one data set.
 
-    options: dictionary of the options of `minicaps.train`. data: a `Dataset`. folder: an existing
+    options: `minicaps.runs.configuration.Options`. data: a `Dataset`. folder: an existing
     folder for the results. display: is told of every step and epoch (see
     `minicaps.train.progress`). warnings: {kind: sentence} of what looked wrong so far, each told
     once.
@@ -38,26 +38,24 @@ class Trainer:
     def __init__(self, options, data, device, folder, display, stop):
         self.options, self.data, self.device = options, data, device
         self.folder, self.display, self.stop = Path(folder), display, stop
-        self.dtype = np.dtype(options["precision"])
+        self.optimization = own = options.optimization
+        self.dtype = np.dtype(options.run.precision)
         self.training, self.validation = data.train, None
-        if options["validation"]:
-            parts = data.cut_validation(options["validation"], options["seed"])
+        if options.data.validation:
+            parts = data.cut_validation(options.data.validation, options.run.seed)
             self.training, self.validation = parts
-        elif options["patience"]:
+        elif own.patience:
             raise ValueError("--patience waits for validation to improve: it needs a --validation")
         self.model = build_model(options, data).astype(self.dtype).to(device)
         if data.multi:
-            check_several(options["loss"], self.model)
-        make = {"adam": optim.Adam, "sgd": optim.SGD}[options["optimizer"]]
-        self.optimizer = make(
-            self.model.named_parameters(),
-            options["learning_rate"],
-            weight_decay=options["weight_decay"],
-        )
+            check_several(own.loss, self.model)
+        make = {"adam": optim.Adam, "sgd": optim.SGD}[own.optimizer]
+        parameters = self.model.named_parameters()
+        self.optimizer = make(parameters, own.learning_rate, weight_decay=own.weight_decay)
         self.background = background(self.training.pixels)
         self.training = resident(self.training, device)
         self.validation = self.validation and resident(self.validation, device)
-        self.batches = number_of_batches(len(self.training), options["batch_size"])
+        self.batches = number_of_batches(len(self.training), own.batch_size)
         self.epoch = self.batch = 0
         self._rest_of_epoch()  # refuses a shift that does not fit now, not in training
         self.history, self.best, self.seconds, self.warnings = [], None, 0.0, {}
@@ -73,10 +71,11 @@ class Trainer:
     def run(self):
         """Train to the last epoch; return the summary of the run."""
         self.display.start(self)
-        few = diagnosis.few_steps(self.options, len(self.training))
-        if self.options["start_from"] is None:  # else it has learned already
+        few = diagnosis.few_steps(self.optimization, len(self.training))
+        if self.options.run.start_from is None:  # else it has learned already
             self._tell("few steps", few, self.display.note)
-        self._tell("vanishing step", diagnosis.vanishing_step(self.options), self.display.note)
+        vanishing = diagnosis.vanishing_step(self.optimization)
+        self._tell("vanishing step", vanishing, self.display.note)
         self._tell("pixels", diagnosis.pixels(self.training.pixels))
         if self.data.multi:
             names = self.data.class_names
@@ -85,7 +84,7 @@ class Trainer:
             self._tell("always present", always)
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # check_finite says more than NumPy
-                while self.epoch < self.options["epochs"] and not self._lost_patience():
+                while self.epoch < self.optimization.epochs and not self._lost_patience():
                     self.train_epoch()
                     self._finish_epoch()
                 return self._summary()
@@ -103,14 +102,21 @@ class Trainer:
 
     def _lost_patience(self):
         """Tell whether validation has not improved for as many epochs as `patience` allows."""
-        patience = self.options["patience"]
+        patience = self.optimization.patience
         return bool(patience and self.best) and self.epoch - self.best["epoch"] >= patience
 
     def _rest_of_epoch(self):
         """Return an iterator over the batches of this epoch that are not done yet."""
-        o, done = self.options, {"epoch": self.epoch, "start": self.batch}
-        done["parts"] = bool(o["compose"] and o["reconstruction"])
-        return batches(self.training, o["batch_size"], seed=o["seed"], shift=o["shift"], **done)
+        options = self.options
+        return batches(
+            self.training,
+            self.optimization.batch_size,
+            seed=options.run.seed,
+            epoch=self.epoch,
+            start=self.batch,
+            shift=options.data.shift,
+            parts=bool(options.data.compose and options.model.reconstruction),
+        )
 
     def train_epoch(self):
         """Take all steps of this epoch that are not done yet."""
@@ -126,13 +132,13 @@ class Trainer:
         self.seconds = before + time.perf_counter() - started
 
     def _step(self, images, given_labels, parts=None):
-        o, xp = self.options, self.device.xp
+        xp = self.device.xp
         images = self.device.put(images).astype(self.dtype, copy=False)
         labels = self.device.put(given_labels)
-        self.model.reseed(o["seed"], self.epoch, self.batch)
+        self.model.reseed(self.options.run.seed, self.epoch, self.batch)
         routed = self.model(Tensor(images))
         loss, reported = self._losses(routed.activations, labels)
-        if o["reconstruction"]:
+        if self.options.model.reconstruction:
             error = self._reconstruction(routed.poses, images, labels, given_labels, parts)
             self.reconstruction_sum = self.reconstruction_sum + error.data * len(labels)
             loss = loss + error
@@ -144,8 +150,8 @@ class Trainer:
         loss.backward()
         if self.batch == self.batches - 1:
             self.gradient_norm = optim.gradient_norm(self.model.parameters())
-        if o["clip"]:
-            optim.clip_gradient_norm(self.model.parameters(), o["clip"])
+        if self.optimization.clip:
+            optim.clip_gradient_norm(self.model.parameters(), self.optimization.clip)
         self.optimizer.learning_rate = self.learning_rate(self.batch)
         self.optimizer.step()
         self.loss_sum = self.loss_sum + reported.data * len(labels)
@@ -153,7 +159,8 @@ class Trainer:
 
     def _losses(self, activations, labels):
         """The loss to make smaller, and the one to report: spread loss at its last margin."""
-        name, margin = self.options["loss"], spread_margin(self.epoch + self.batch / self.batches)
+        name = self.optimization.loss
+        margin = spread_margin(self.epoch + self.batch / self.batches)
         loss = classification_loss(name, self.model, activations, labels, margin)
         if name != "spread":
             return loss, loss
@@ -166,14 +173,13 @@ class Trainer:
             keep = [self.device.put(one) for one in one_at_a_time(given_labels)]
         if parts is not None:
             parts = self.device.put(parts).astype(self.dtype, copy=False)
-        weight = self.options["reconstruction"]
+        weight = self.options.model.reconstruction
         return reconstruction_loss(self.model, poses, keep, images, parts, weight=weight)
 
     def learning_rate(self, batch):
         """The learning rate of the step with this batch of the epoch."""
-        o = self.options
-        epoch = self.epoch + batch / self.batches
-        return o["learning_rate"] * optim.SCHEDULES[o["schedule"]](epoch, o["epochs"], o["decay"])
+        own, epoch = self.optimization, self.epoch + batch / self.batches
+        return own.learning_rate * optim.SCHEDULES[own.schedule](epoch, own.epochs, own.decay)
 
     def check_finite(self):
         """Raise Diverged if a loss so far was infinite or NaN (waits for the device)."""
@@ -185,12 +191,12 @@ class Trainer:
         raise Diverged(
             f"the {what} became infinite or NaN in step {step} (epoch {epoch})"
             f"{', first ' + where if where else ''}. The likely cause is a step too large: try a"
-            f" smaller --learning-rate (it was {self.options['learning_rate']:g}), or --clip 1"
+            f" smaller --learning-rate (it was {self.optimization.learning_rate:g}), or --clip 1"
         )
 
     def seen(self):
         """Number of training samples of this epoch so far."""
-        return min(self.batch * self.options["batch_size"], len(self.training))
+        return min(self.batch * self.optimization.batch_size, len(self.training))
 
     def _finish_epoch(self):
         self.check_finite()
@@ -199,7 +205,7 @@ class Trainer:
             "train_loss": float(self.loss_sum) / len(self.training),
             "train_accuracy": int(self.right) / len(self.training),
         }
-        if self.options["reconstruction"]:
+        if self.options.model.reconstruction:
             row["reconstruction_loss"] = float(self.reconstruction_sum) / len(self.training)
         answers = None
         if self.validation:
@@ -235,18 +241,18 @@ class Trainer:
         part = "train" if answers is None else "validation"
         labels = to_host((self.validation or self.training).labels)
         present = count_classes(labels, self.model.config["classes"])
-        if self.options["loss"] == "margin":
+        if self.optimization.loss == "margin":
             loss, accuracy = row[f"{part}_loss"], row[f"{part}_accuracy"]
             self._tell("stuck", diagnosis.stuck(loss, accuracy, present / len(labels)))
         self._tell("gradient", diagnosis.exploding(float(self.gradient_norm)))
-        if answers is not None and 2 * self.epoch > self.options["epochs"]:
+        if answers is not None and 2 * self.epoch > self.optimization.epochs:
             names = self.data.class_names
             never = diagnosis.never_predicted(to_host(answers), present, len(labels), names)
             self._tell("never predicted", never)
 
     def _evaluate(self, model, split, **keywords):
         keywords |= {"dtype": self.dtype, "stop": self.stop}
-        return evaluate(model, split, self.device, self.options["loss"], **keywords)
+        return evaluate(model, split, self.device, self.optimization.loss, **keywords)
 
     def save(self, name):
         """Write a checkpoint of everything that going on needs."""
@@ -268,7 +274,7 @@ class Trainer:
                 "background": self.background,
                 "multi": self.data.multi,
             },
-            "options": self.options,
+            "options": self.options.to_dict(),
             "progress": progress,
         }
         state = self.optimizer.state_dict()
@@ -284,7 +290,7 @@ class Trainer:
         try:
             self.model.load_state_dict(checkpoint.unpack(arrays, "model"))
         except ValueError as error:
-            here = {"model": self.model.config, "options": self.options}
+            here = {"model": self.model.config, "options": self.options.to_dict()}
             why = tell_apart(meta, here) or error
             raise ValueError(
                 f"{path} holds another network: {why}; give the same options and data as its run"
@@ -317,7 +323,7 @@ class Trainer:
             "test_loss": loss,
             "best_epoch": self.best["epoch"],
             "epochs": self.epoch,
-            "stopped_early": self.epoch < self.options["epochs"],
+            "stopped_early": self.epoch < self.optimization.epochs,
             "parameters": self.model.number_of_parameters(),
             "training_seconds": round(self.seconds, 3),
             "warnings": list(self.warnings.values()),

@@ -22,10 +22,9 @@ from minicaps.cli.command import (
 from minicaps.data.arguments import data_source
 from minicaps.errors import DataError
 from minicaps.evaluate import metrics, select
-from minicaps.evaluate.__main__ import classify
 from minicaps.models import inspection
 from minicaps.plotting import short
-from minicaps.runs.inference import EVALUATION_BATCH
+from minicaps.runs.inference import EVALUATION_BATCH, classify
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder
 
@@ -187,7 +186,7 @@ def _curves(shown, path):
 def _reconstructions(shown, path):
     run = shown.run
     draw = plotting.members if shown.test.multi else plotting.reconstructions
-    draw(*inspection.redrawn(run.model, shown.test, run.class_names, run.device), path)
+    draw(*inspection.redrawn(run.model, shown.test, run.class_names), path)
 
 
 def _confusion(shown, path):

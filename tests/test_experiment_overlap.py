@@ -59,7 +59,7 @@ def test_a_look_shows_what_the_network_sees_and_draws(lab):
     view = overlap.look(lab, model, pairs, 5)
     images, labels = view.digits.max(axis=1), pairs.labels[:5]
     np.testing.assert_array_equal(images, pairs.take(np.arange(5)).images)
-    _, drawn = redraw(model, images, labels, lab.device)
+    _, drawn = redraw(model, images, labels)
     np.testing.assert_allclose(view.drawn[view.present], np.concatenate(drawn), atol=1e-6)
     np.testing.assert_array_equal(view.present, labels)
     assert (view.answered.sum(axis=1) == 2).all()

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 
-from minicaps import data, models
-from minicaps.backend import choose_device
+from minicaps import Tensor, data, models
 from minicaps.errors import Interrupted
 from minicaps.nn import Module
 from minicaps.routing import Routed
 from minicaps.runs import inference
 from minicaps.runs.inference import evaluate
-
-CPU = choose_device("cpu")
 
 
 def test_evaluation_counts_samples_not_batches(monkeypatch):
@@ -19,6 +16,9 @@ def test_evaluation_counts_samples_not_batches(monkeypatch):
 
     class Reads(Module):
         """A network whose lengths are written into the picture."""
+
+        def __init__(self):
+            self.unused = Tensor(np.zeros(1, np.float32), requires_grad=True)
 
         def forward(self, images):
             return Routed(None, images[:, 0, 0], None)
@@ -29,7 +29,7 @@ def test_evaluation_counts_samples_not_batches(monkeypatch):
     split = data.Split(lengths[:, None, None], labels)
     monkeypatch.setattr(inference, "EVALUATION_BATCH", 4)
     model = Reads()
-    loss, right = evaluate(model, split, CPU, "margin")
+    loss, right = evaluate(model, split, "margin")
     assert right == 9
     assert loss == pytest.approx((0.7**2 + 0.5 * 0.8**2) / 10)
     assert model.training
@@ -41,7 +41,7 @@ def test_evaluation_leaves_the_mode_of_the_model(mode, stop):
     model = models.build("capsule-cnn", (1, 28, 28), 10).train(mode)
     split = data.load("strokes", limit=4).test.take(np.arange(4))
     try:
-        evaluate(model, split, CPU, "margin", stop=stop)
+        evaluate(model, split, "margin", stop=stop)
     except Interrupted:
         assert stop
     assert model.training is mode

@@ -187,7 +187,7 @@ def test_one_class_is_drawn_as_it_was_before():
 def test_redrawn_pictures_and_black_where_there_is_no_class():
     model = network().eval()
     images = np.random.default_rng(1).random((3, 1, 20, 20), dtype=np.float32)
-    answer, drawn = redraw(model, images, LABELS, CPU)
+    answer, drawn = redraw(model, images, LABELS)
     routed = model(Tensor(images))
     np.testing.assert_array_equal(answer, routed.activations.data > 0.5)
     assert drawn.shape == (3, 3, 1, 20, 20)

@@ -111,7 +111,7 @@ def test_the_test_figures_are_those_of_the_best_model(whole, monkeypatch):
     found = summary(folder)
     model = load_model(folder / "best.npz", CPU)
     test = data.load("strokes", limit=1).test
-    loss, right = evaluate(model, test, CPU, "margin")
+    loss, right = evaluate(model, test, "margin")
     assert loss == pytest.approx(found["test_loss"], rel=1e-5)  # BLAS has other threads there
     assert right == found["test_right"]
 
@@ -245,13 +245,8 @@ def test_float64_is_kept():
     for name, dtype in (("float32", np.float32), ("float64", np.float64)):
         arrays, _ = saved(run("--precision", name, out=name))
         assert {a.dtype for a in arrays.values()} == {np.dtype(dtype), np.dtype(int)}
-    loss, _ = evaluate(
-        load_model("float64/best.npz", CPU),
-        data.load("strokes", limit=1).test,
-        CPU,
-        "margin",
-        dtype=np.float64,
-    )
+    model = load_model("float64/best.npz", CPU)
+    loss, _ = evaluate(model, data.load("strokes", limit=1).test, "margin")
     assert loss == summary("float64")["test_loss"]
 
 

@@ -54,7 +54,7 @@ def test_a_run_of_every_model(request, capsys, name):
     model, test = load_model("run/best.npz", CPU), data.load("strokes", limit=1).test
     loss = saved("run")[1]["options"]["loss"]
     measured = (summary("run")["test_loss"], summary("run")["test_right"])
-    assert evaluate(model, test, CPU, loss) == measured
+    assert evaluate(model, test, loss) == measured
     assert ("reconstruction_loss" in history("run")[0]) == (name == "capsnet")
 
 
@@ -65,7 +65,7 @@ def test_running_statistics_are_saved_with_the_model(model):
     assert mean.any()
     measured = (summary(folder)["test_loss"], summary(folder)["test_right"])
     loaded = load_model(folder / "best.npz", CPU)
-    assert evaluate(loaded, data.load("strokes", limit=1).test, CPU, "margin") == measured
+    assert evaluate(loaded, data.load("strokes", limit=1).test, "margin") == measured
 
 
 # ---- losses

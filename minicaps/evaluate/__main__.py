@@ -6,19 +6,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from tqdm import tqdm
-
 import minicaps
 from minicaps import data
-from minicaps.backend import choose_device, to_host
+from minicaps.backend import choose_device
 from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
 from minicaps.data.arguments import data_source
-from minicaps.data.batches import batches
-from minicaps.errors import CheckpointError
 from minicaps.evaluate import report, report_multi, select
-from minicaps.graph import no_grad
-from minicaps.runs.inference import EVALUATION_BATCH
+from minicaps.runs.inference import EVALUATION_BATCH, classify
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder, write_csv, write_json
 
@@ -85,37 +79,6 @@ def _introduce(run, chosen):
     print(f"Data: {chosen.source}, {len(chosen.split):,} pictures ({chosen.part})")
     for note in chosen.notes:
         print(f"Note: {note}")
-
-
-# ---- measuring
-
-
-def classify(run, split, batch_size, quiet=True) -> np.ndarray:
-    """The activations of all classes for all pictures of `split`: (n, J), on the host.
-
-    Raises CheckpointError if one is infinite or NaN.
-    """
-    found = []
-    bar = tqdm(
-        total=len(split),
-        unit=" pictures",
-        unit_scale=True,
-        delay=1,
-        leave=False,
-        disable=True if quiet else None,  # None: no bar in a file or a pipe
-    )
-    with bar, no_grad():
-        for images, _ in batches(split, batch_size):
-            found.append(to_host(run.model(run.tensor(images)).activations.data))
-            bar.update(len(images))
-    activations = np.concatenate(found)
-    if not np.isfinite(activations).all():
-        count = (~np.isfinite(activations).all(axis=1)).sum()
-        raise CheckpointError(
-            f"the scores of {count:,} of {len(split):,} pictures are infinite or NaN: training"
-            f" diverged, or {run.path} is damaged; evaluate an earlier checkpoint"
-        )
-    return activations
 
 
 # ---- writing

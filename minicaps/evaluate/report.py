@@ -5,6 +5,7 @@ import numpy as np
 from minicaps import plotting
 from minicaps.evaluate import metrics
 from minicaps.graph import no_grad
+from minicaps.models.inputs import tensor_for
 from minicaps.models.losses import classification_loss
 from minicaps.tensor import Tensor
 
@@ -76,7 +77,7 @@ def find_worst(run, split, activations):
     drawn = None
     if getattr(run.model, "decoder", None) is not None:
         with no_grad():
-            poses = run.model(run.tensor(some.images)).poses
+            poses = run.model(tensor_for(run.model, some.images)).poses
             keep = [run.device.put(capsules) for capsules in (rival, some.labels)]
             drawn = [run.model.reconstruct(poses, capsules).numpy() for capsules in keep]
     return some.images, drawn, captions, scored.argmax(axis=1) != some.labels

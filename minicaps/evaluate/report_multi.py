@@ -89,7 +89,7 @@ def find_worst(run, split, activations, most):
     which = np.argsort(-beyond, kind="stable")[:most]
     images, answers, drawn = split.images[which], seen(activations[which], run.model.logits), None
     if getattr(run.model, "decoder", None) is not None:
-        drawn = redraw(run.model, images, labels[which], run.device)[1]
+        drawn = redraw(run.model, images, labels[which])[1]
     return images, drawn, labels[which], answers, run.class_names
 
 

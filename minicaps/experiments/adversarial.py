@@ -18,14 +18,12 @@ import numpy as np
 
 from minicaps.backend import array_module, to_host
 from minicaps.data import Split
-from minicaps.data.batches import batches
-from minicaps.errors import Interrupted
 from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.models.losses import classification_loss
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs.inference import EVALUATION_BATCH
+from minicaps.runs.inference import EVALUATION_BATCH, batches_for
 from minicaps.runs.run import open_run
 from minicaps.tensor import Tensor
 
@@ -130,10 +128,8 @@ def moved(split, change):
 def gradients(lab, model, split, attack):
     """∂loss/∂picture for every picture, (n, C, H, W): the loss is "loss" or "difference"."""
     found = []
-    for images, labels in batches(split, EVALUATION_BATCH):
-        if lab.stop:
-            raise Interrupted
-        x, labels = Tensor(lab.device.put(images), requires_grad=True), lab.device.put(labels)
+    for images, labels in batches_for(model, split, EVALUATION_BATCH, stop=lab.stop):
+        x = Tensor(images.data, requires_grad=True)
         scores = model(x).activations
         if attack == "loss":
             classification_loss(model.loss, model, scores, labels).backward()

@@ -13,9 +13,9 @@ from minicaps import ops
 from minicaps.data.strokes import POSE_NAMES
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import line, percent, spread
+from minicaps.models.inputs import tensor_for
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs.run import open_run
-from minicaps.tensor import Tensor
 
 NAMES = (*POSE_NAMES, "slant")
 TITLE = "what the 16 numbers of a capsule say: pose read off linearly, and swept"
@@ -74,7 +74,7 @@ def measure(lab, part, settings, seed):
 
 def capsule_features(lab, model, split):
     """The pose (n, 16) of the capsule of each picture's class."""
-    poses = lab.outputs(lambda x: model(x).poses, split)
+    poses = lab.outputs(model, lambda x: model(x).poses, split)
     return poses[np.arange(len(split)), split.labels]
 
 
@@ -84,7 +84,7 @@ def pooling_features(lab, model, split):
     def hidden(x):
         return ops.relu(model.hidden(ops.global_avg_pool(model.features(x))))
 
-    return lab.outputs(hidden, split)
+    return lab.outputs(model, hidden, split)
 
 
 def all_poses(split):
@@ -185,13 +185,13 @@ def swept(lab):
     model = open_run(lab.train("capsules", digits, options), lab.device).model
     one = digits.test.take(slice(1))
     label = one.labels[0]
-    pose = lab.outputs(lambda x: model(x).poses, one)
+    pose = lab.outputs(model, lambda x: model(x).poses, one)
     dimensions = pose.shape[2]
     poses = np.tile(pose, (dimensions * len(SWEEP), 1, 1))
     for row in range(dimensions):
         poses[row * len(SWEEP) : (row + 1) * len(SWEEP), label, row] += SWEEP.astype(pose.dtype)
     keep = lab.device.put(np.full(len(poses), label))
-    drawn = model.reconstruct(Tensor(lab.device.put(poses)), keep).numpy()
+    drawn = model.reconstruct(tensor_for(model, poses), keep).numpy()
     height, width = drawn.shape[2:]
     grid = drawn[:, 0].reshape(dimensions, len(SWEEP), height, width)
     return grid.transpose(0, 2, 1, 3).reshape(dimensions * height, len(SWEEP) * width)

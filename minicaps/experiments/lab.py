@@ -7,17 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from minicaps import data
-from minicaps.backend import Device, to_host
+from minicaps.backend import Device
 from minicaps.cli.stopping import StopRequest
-from minicaps.data.batches import batches
 from minicaps.data.images import write_picture
-from minicaps.errors import CheckpointError, Interrupted
-from minicaps.graph import no_grad
+from minicaps.errors import CheckpointError
 from minicaps.plotting import canvas
 from minicaps.runs import checkpoint
-from minicaps.runs.inference import EVALUATION_BATCH
+from minicaps.runs.inference import EVALUATION_BATCH, outputs
 from minicaps.storage import locked, replacing, results_folder, write_json
-from minicaps.tensor import Tensor
 from minicaps.train.options import complete
 from minicaps.train.progress import Display
 from minicaps.train.trainer import Trainer
@@ -92,19 +89,13 @@ class Lab:
             write_json(folder / "summary.json", trainer.run())
         return folder
 
-    def outputs(self, function, split):
+    def outputs(self, model, function, split):
         """What function(images) gives for the pictures of `split`, (n, ...), as NumPy's."""
-        found = []
-        with no_grad():
-            for images, _ in batches(split, EVALUATION_BATCH):
-                if self.stop:
-                    raise Interrupted
-                found.append(to_host(function(Tensor(self.device.put(images))).data))
-        return np.concatenate(found)
+        return outputs(model, function, split, EVALUATION_BATCH, stop=self.stop)
 
     def activations(self, model, split):
         """The activations (n, J) of a model for the pictures of `split`, as NumPy's."""
-        return self.outputs(lambda x: model(x).activations, split)
+        return self.outputs(model, lambda x: model(x).activations, split)
 
     def right(self, model, split):
         """Which pictures of `split` a model recognises: booleans (n,)."""

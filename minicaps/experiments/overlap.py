@@ -24,11 +24,11 @@ from minicaps.data.compose import box_overlap, compose
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, line, percent
 from minicaps.graph import no_grad
+from minicaps.models.inputs import tensor_for
 from minicaps.models.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.plotting.members import MEMBERS, overlaid
 from minicaps.runs.run import open_run
-from minicaps.tensor import Tensor
 
 TITLE = "two digits laid over each other: which are they, and what does each look like?"
 SEEDS = 3
@@ -129,7 +129,7 @@ class Look(NamedTuple):
 def look(lab, model, pairs, count):
     """Look at the first `count` pairs, or at all if there are fewer."""
     which = np.arange(min(count, len(pairs)))
-    poses = lab.outputs(lambda x: model(x).poses, pairs.take(which))
+    poses = lab.outputs(model, lambda x: model(x).poses, pairs.take(which))
     drawn, of_zeros = (draw_each(lab, model, x) for x in (poses, np.zeros_like(poses[:1])))
     change, lengths = ((drawn - of_zeros) ** 2).sum(axis=(2, 3, 4)), np.linalg.norm(poses, axis=2)
     present = pairs.labels[which] > 0
@@ -138,7 +138,7 @@ def look(lab, model, pairs, count):
 
 def draw_each(lab, model, poses):
     """What the decoder draws of each capsule of poses (n, J, D) alone: (n, J, C, H, W)."""
-    there, (n, classes, _) = Tensor(lab.device.put(poses)), poses.shape
+    there, (n, classes, _) = tensor_for(model, poses), poses.shape
     with no_grad():
         keeps = [lab.device.put(np.full(n, k)) for k in range(classes)]
         return np.stack([model.reconstruct(there, keep).numpy() for keep in keeps], axis=1)

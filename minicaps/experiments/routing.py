@@ -17,10 +17,10 @@ import numpy as np
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, error, line, spread
 from minicaps.graph import no_grad
+from minicaps.models.inputs import tensor_for
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.routing import keep_history, make_votes
 from minicaps.runs.run import open_run
-from minicaps.tensor import Tensor
 
 TITLE = "accuracy, time and couplings against the number of routing iterations"
 SEEDS = 3
@@ -87,10 +87,10 @@ def measure(lab, part, settings, seed):
     figures = {
         "accuracy": summary["test_accuracy"],
         **cost(summary),
-        "entropy": entropy(lab.outputs(lambda x: model(x).couplings, asked)),
+        "entropy": entropy(lab.outputs(model, lambda x: model(x).couplings, asked)),
     }
     if part.endswith("-3") and not part.startswith(EM):
-        figures |= iterated(model, Tensor(lab.device.put(asked.images)))
+        figures |= iterated(model, tensor_for(model, asked.images))
     return figures
 
 

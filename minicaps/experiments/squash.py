@@ -61,7 +61,7 @@ def measure(lab, part, settings, seed):
     summary = read_summary(folder)
     model = open_run(folder, lab.device).model
     asked = digits.test.take(slice(PICTURES))
-    lengths = lab.outputs(lambda x: ops.length(model.primary_capsules(x)), asked)
+    lengths = lab.outputs(model, lambda x: ops.length(model.primary_capsules(x)), asked)
     return {
         "accuracy": summary["test_accuracy"],
         "lengths": [float(q) for q in np.percentile(lengths, (5, 50, 95))],

@@ -11,10 +11,10 @@ from minicaps import ops
 from minicaps.backend import array_module, to_host
 from minicaps.errors import CheckpointError
 from minicaps.graph import no_grad
+from minicaps.models.inputs import tensor_for
 from minicaps.models.multilabel import redraw
 from minicaps.nn import Conv2d
 from minicaps.routing import keep_history
-from minicaps.tensor import Tensor
 
 CLASSES = 20  # that are redrawn: a figure of hundreds takes many minutes, and nobody can read it
 SEVERAL = 10  # pictures that are redrawn, where each has several classes
@@ -52,7 +52,7 @@ def view(model, picture, *, multi=False) -> View:
     """
     with no_grad():
         with keep_history():  # learned couplings have no iterations
-            routed = model(_like_parameters(model, picture[None]))
+            routed = model(tensor_for(model, picture[None]))
         scores = routed.activations
         if model.logits:
             scores = ops.sigmoid(scores) if multi else ops.softmax(scores)
@@ -65,12 +65,6 @@ def view(model, picture, *, multi=False) -> View:
         return View(to_host(scores.data)[0], None, ())
     couplings = tuple(to_host(each.couplings.data)[0] for each in routed.history or [routed])
     return View(to_host(scores.data)[0], to_host(routed.poses.data)[0], couplings)
-
-
-def _like_parameters(model, array):
-    """An array as a tensor of the dtype and on the device of the model's parameters."""
-    one = model.parameters()[0].data
-    return Tensor(array_module(one).asarray(array.astype(one.dtype)))
 
 
 def share_map(couplings, grid, parent):
@@ -90,14 +84,14 @@ def reconstruction(model, poses, keep):
     return drawn if drawn is None else drawn[0]
 
 
-def redrawn(model, split, class_names, device):
+def redrawn(model, split, class_names):
     """A picture of each class of `split`, of the first `CLASSES` that it has, and what the decoder
     makes of the answer's capsule; of pictures with several classes the first ones, and what it
     makes of each class: what `plotting.reconstructions` takes, or `plotting.members`, but for the
-    file. The model is on `device`, the pictures are on the host."""
+    file. The pictures are on the host."""
     if split.multi:
         some = split.take(np.arange(min(SEVERAL, len(split))))
-        answers, drawn = redraw(model, some.images, some.labels, device)
+        answers, drawn = redraw(model, some.images, some.labels)
         return some.images, drawn, some.labels, answers, class_names
     chosen = split.take(np.unique(split.labels, return_index=True)[1][:CLASSES])
     views = [view(model, picture) for picture in chosen.images]
@@ -124,7 +118,7 @@ def has_decoder(model):
 
 def _drawn(model, poses, keep):
     with no_grad():
-        poses = _like_parameters(model, poses)
+        poses = tensor_for(model, poses)
         which = array_module(poses.data).full(len(poses), keep)
         return to_host(model.reconstruct(poses, which).data)
 

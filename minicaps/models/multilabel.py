@@ -5,10 +5,10 @@ from functools import reduce
 import numpy as np
 
 from minicaps import ops
-from minicaps.backend import to_host
+from minicaps.backend import array_module, to_host
 from minicaps.graph import no_grad
+from minicaps.models.inputs import tensor_for
 from minicaps.ops.targets import one_hot
-from minicaps.tensor import Tensor
 
 SEEN = 0.5  # a class is seen where its activation is above; a logit then is above 0
 
@@ -72,15 +72,15 @@ def reconstruction_loss(model, poses, keep, images, parts=None, *, weight):
     return ops.reconstruction_loss(reduce(ops.maximum, drawn), images, weight=weight)
 
 
-def redraw(model, images, labels, device):
+def redraw(model, images, labels):
     """What the network makes of pictures (n, C, H, W): which classes it sees (n, J), and what its
     decoder draws for each class of labels (n, J): (n, P, C, H, W), in the order of classes, black
     beyond the last of a picture. All on the host."""
-    dtype = model.parameters()[0].dtype
-    keep = one_at_a_time(labels)
+    images, keep = tensor_for(model, images), one_at_a_time(labels)
+    put = array_module(images.data).asarray
     with no_grad():
-        routed = model(Tensor(device.put(images).astype(dtype, copy=False)))
-        drawn = [model.reconstruct(routed.poses, device.put(one)) for one in keep]
+        routed = model(images)
+        drawn = [model.reconstruct(routed.poses, put(one)) for one in keep]
     there = [one.any(axis=1)[:, None, None, None] for one in keep]
     drawn = [to_host(one.data) * is_there for one, is_there in zip(drawn, there, strict=True)]
     return to_host(seen(routed.activations.data, model.logits)), np.stack(drawn, axis=1)

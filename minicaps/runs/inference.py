@@ -1,18 +1,75 @@
-"""How good a model is on a whole split: its mean loss, and the number of right answers."""
+"""A model over a whole split: its activations, its mean loss, the number of right answers."""
 
 import numpy as np
+from tqdm import tqdm
 
+from minicaps.backend import array_module, to_host
 from minicaps.data.batches import batches
-from minicaps.errors import Interrupted
+from minicaps.errors import CheckpointError, Interrupted
 from minicaps.graph import no_grad
+from minicaps.models.inputs import tensor_for
 from minicaps.models.losses import classification_loss
 from minicaps.models.multilabel import answers_of, right_answers
-from minicaps.tensor import Tensor
 
 EVALUATION_BATCH = 250  # pictures at once, where nothing is learned
 
 
-def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False, answers=None):
+def batches_for(model, split, size, *, stop=False):
+    """Iterate over a split in batches as `model` takes them: images, a Tensor, and labels.
+
+    size: of a batch. Raises Interrupted as soon as `stop` is true.
+    """
+    for images, labels in batches(split, size):
+        if stop:
+            raise Interrupted
+        images = tensor_for(model, images)
+        yield images, array_module(images.data).asarray(labels)
+
+
+def outputs(model, function, split, size, *, stop=False) -> np.ndarray:
+    """What function(images) gives for all images of a split, (n, ...), on the host.
+
+    function: of a Tensor, for which `model` is asked. size, stop: see `batches_for`.
+    """
+    with no_grad():
+        found = [
+            to_host(function(images).data)
+            for images, _ in batches_for(model, split, size, stop=stop)
+        ]
+    return np.concatenate(found)
+
+
+def classify(run, split, size, quiet=True) -> np.ndarray:
+    """The activations of all classes for all pictures of `split`: (n, J), on the host.
+
+    Raises CheckpointError if one is infinite or NaN.
+    """
+    bar = tqdm(
+        total=len(split),
+        unit=" pictures",
+        unit_scale=True,
+        delay=1,
+        leave=False,
+        disable=True if quiet else None,  # None: no bar in a file or a pipe
+    )
+
+    def activations_of(images):
+        activations = run.model(images).activations
+        bar.update(len(activations.data))
+        return activations
+
+    with bar:
+        activations = outputs(run.model, activations_of, split, size)
+    if not np.isfinite(activations).all():
+        count = (~np.isfinite(activations).all(axis=1)).sum()
+        raise CheckpointError(
+            f"the scores of {count:,} of {len(split):,} pictures are infinite or NaN: training"
+            f" diverged, or {run.path} is damaged; evaluate an earlier checkpoint"
+        )
+    return activations
+
+
+def evaluate(model, split, loss, *, stop=False, answers=None):
     """Return (mean loss, number of right answers) of `model` on all of `split`.
 
     loss: its name, one of `minicaps.models.losses.LOSSES`. Which answers are right: see
@@ -23,12 +80,8 @@ def evaluate(model, split, device, loss, *, dtype=np.float32, stop=False, answer
     model.eval()
     try:
         with no_grad():
-            for images, labels in batches(split, EVALUATION_BATCH):
-                if stop:
-                    raise Interrupted
-                images = device.put(images).astype(dtype, copy=False)
-                labels = device.put(labels)
-                activations = model(Tensor(images)).activations
+            for images, labels in batches_for(model, split, EVALUATION_BATCH, stop=stop):
+                activations = model(images).activations
                 mean = classification_loss(loss, model, activations, labels)
                 total = total + mean.data * len(labels)
                 right = right + right_answers(model, activations.data, labels).sum()

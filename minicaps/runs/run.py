@@ -12,7 +12,6 @@ from minicaps.nn import Module
 from minicaps.runs import checkpoint
 from minicaps.runs.building import build_saved
 from minicaps.runs.configuration import Options
-from minicaps.tensor import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +44,6 @@ class Run:
     def score(self):
         """What its activations are called: a logit is no length, nor the probability made of it."""
         return "logit" if self.model.logits else self.model.score
-
-    @property
-    def dtype(self):
-        """Of its parameters: pictures must have the same."""
-        return self.model.parameters()[0].dtype
-
-    def tensor(self, images):
-        """Pictures (n, C, H, W) as the model takes them: on its device, of its dtype."""
-        return Tensor(self.device.put(images).astype(self.dtype, copy=False))
 
 
 def best_of(path) -> Path:

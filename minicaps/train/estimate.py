@@ -93,8 +93,7 @@ def main(kinds, channels, height, width, classes):
     times = []
     for _ in range(WARM):
         began = time.perf_counter()
-        loss = options.optimization.loss
-        evaluate(trainer.model, split, device, loss, dtype=trainer.dtype)
+        evaluate(trainer.model, split, options.optimization.loss)
         times.append(time.perf_counter() - began)
     picture = min(times) / len(split)
     print(json.dumps({"memory": memory, "step": watch.step_time(), "picture": picture}))

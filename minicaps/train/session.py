@@ -91,7 +91,7 @@ class Session:
                 test, names = trainer.data.test, trainer.data.class_names
                 path = folder / "reconstructions.png"
                 draw = plotting.members if test.multi else plotting.reconstructions
-                draw(*inspection.redrawn(model, test, names, trainer.device), path)
+                draw(*inspection.redrawn(model, test, names), path)
         _say(summary, folder)
         return summary
 

@@ -16,13 +16,13 @@ from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.data.dataset import count_classes
 from minicaps.data.images import background
 from minicaps.errors import CheckpointError, Diverged, Interrupted
+from minicaps.models.inputs import tensor_for
 from minicaps.models.losses import check_several, classification_loss, spread_margin
 from minicaps.models.multilabel import one_at_a_time, reconstruction_loss, right_answers
 from minicaps.runs import checkpoint
 from minicaps.runs.building import build_model, load_model, tell_apart
 from minicaps.runs.inference import evaluate
 from minicaps.storage import write_csv
-from minicaps.tensor import Tensor
 from minicaps.train import diagnosis
 
 
@@ -39,14 +39,13 @@ class Trainer:
         self.options, self.data, self.device = options, data, device
         self.folder, self.display, self.stop = Path(folder), display, stop
         self.optimization = own = options.optimization
-        self.dtype = np.dtype(options.run.precision)
         self.training, self.validation = data.train, None
         if options.data.validation:
             parts = data.cut_validation(options.data.validation, options.run.seed)
             self.training, self.validation = parts
         elif own.patience:
             raise ValueError("--patience waits for validation to improve: it needs a --validation")
-        self.model = build_model(options, data).astype(self.dtype).to(device)
+        self.model = build_model(options, data).astype(np.dtype(options.run.precision)).to(device)
         if data.multi:
             check_several(own.loss, self.model)
         make = {"adam": optim.Adam, "sgd": optim.SGD}[own.optimizer]
@@ -133,19 +132,20 @@ class Trainer:
 
     def _step(self, images, given_labels, parts=None):
         xp = self.device.xp
-        images = self.device.put(images).astype(self.dtype, copy=False)
-        labels = self.device.put(given_labels)
+        images, labels = tensor_for(self.model, images), self.device.put(given_labels)
         self.model.reseed(self.options.run.seed, self.epoch, self.batch)
-        routed = self.model(Tensor(images))
+        routed = self.model(images)
         loss, reported = self._losses(routed.activations, labels)
         if self.options.model.reconstruction:
-            error = self._reconstruction(routed.poses, images, labels, given_labels, parts)
+            error = self._reconstruction(routed.poses, images.data, labels, given_labels, parts)
             self.reconstruction_sum = self.reconstruction_sum + error.data * len(labels)
             loss = loss + error
         bad = (self.first_bad < 0) & ~xp.isfinite(loss.data)
         self.first_bad = xp.where(bad, self.optimizer.steps + 1, self.first_bad)
         if self.device.kind == "cpu" and bad:  # a GPU would have to be waited for
-            self._diverged("loss", self.optimizer.steps + 1, diagnosis.where(self.model, images))
+            self._diverged(
+                "loss", self.optimizer.steps + 1, diagnosis.where(self.model, images.data)
+            )
         self.model.zero_grad()
         loss.backward()
         if self.batch == self.batches - 1:
@@ -172,7 +172,7 @@ class Trainer:
         if self.data.multi:
             keep = [self.device.put(one) for one in one_at_a_time(given_labels)]
         if parts is not None:
-            parts = self.device.put(parts).astype(self.dtype, copy=False)
+            parts = tensor_for(self.model, parts).data
         weight = self.options.model.reconstruction
         return reconstruction_loss(self.model, poses, keep, images, parts, weight=weight)
 
@@ -251,8 +251,7 @@ class Trainer:
             self._tell("never predicted", never)
 
     def _evaluate(self, model, split, **keywords):
-        keywords |= {"dtype": self.dtype, "stop": self.stop}
-        return evaluate(model, split, self.device, self.optimization.loss, **keywords)
+        return evaluate(model, split, self.optimization.loss, stop=self.stop, **keywords)
 
     def save(self, name):
         """Write a checkpoint of everything that going on needs."""

@@ -14,7 +14,7 @@ from minicaps.errors import CheckpointError
 from minicaps.plotting import canvas
 from minicaps.runs import checkpoint
 from minicaps.runs.inference import EVALUATION_BATCH, outputs
-from minicaps.storage import locked, replacing, results_folder, write_json
+from minicaps.storage import replacing, results_folder, write_json
 from minicaps.train.options import complete
 from minicaps.train.progress import Display
 from minicaps.train.trainer import Trainer
@@ -68,10 +68,7 @@ class Lab:
         folder = self.folder / f"{part}-seed-{given['seed']}"
         options = complete({**given, "device": self.device.kind, "out": str(folder)})
         results_folder(folder, "start where you may write: networks go to runs/experiments")
-        with locked(folder):
-            last = folder / "last.npz"
-            needs = ("model", "options", "progress")
-            saved = checkpoint.load(last, needs) if last.exists() else None
+        with checkpoint.resuming(folder) as saved:
             if saved:
                 _check_options(folder, saved[1]["options"], options.to_dict())
             if (folder / "summary.json").exists():
@@ -84,8 +81,10 @@ class Lab:
                 try:
                     trainer.load(*saved)
                 except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-                    text = f"{last} is no training to go on with: move {folder} away ({error!r})"
-                    raise ExperimentError(text) from error
+                    raise ExperimentError(
+                        f"{folder / 'last.npz'} is no training to go on with: move {folder} away"
+                        f" ({error!r})"
+                    ) from error
             write_json(folder / "summary.json", trainer.run())
         return folder
 

@@ -2,11 +2,13 @@
 
 import json
 import zipfile
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
 from minicaps.errors import CheckpointError
-from minicaps.storage import replacing
+from minicaps.storage import locked, replacing
 
 FORMAT = 1  # grows when older versions of minicaps would misread what is written
 _META = "minicaps.json"
@@ -50,6 +52,23 @@ def load(path, needs=()):
     if missing := [name for name in needs if name not in meta]:
         raise CheckpointError(f"{path} lacks {', '.join(missing)}: it was not saved by a training")
     return arrays, meta
+
+
+@contextmanager
+def resuming(folder):
+    """Lock a run folder, and give (arrays, meta) of its last checkpoint; None before the first."""
+    with locked(folder):
+        last = Path(folder, "last.npz")
+        yield load(last, ("model", "options", "progress")) if last.exists() else None
+
+
+@contextmanager
+def fitting(path):
+    """Make the errors that unexpected content of a checkpoint causes CheckpointErrors."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
 
 
 def pack(**groups):

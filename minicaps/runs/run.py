@@ -71,7 +71,7 @@ def open_run(path, device) -> Run:
     path = best_of(path)
     arrays, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
     model = build_saved(path, arrays, meta, device).eval()
-    try:
+    with checkpoint.fitting(path):
         pictures, options = meta["preprocessing"], _complete(meta["options"], model)
         names = tuple(map(str, pictures["class_names"]))
         if len(names) != meta["model"]["classes"]:
@@ -85,8 +85,6 @@ def open_run(path, device) -> Run:
             pictures.get("background"),
             bool(pictures.get("multi")),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
 
 
 def _complete(saved, model):

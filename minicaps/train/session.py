@@ -48,15 +48,11 @@ class Session:
         path = Path(folder, "last.npz")
         if not path.exists():
             raise CheckpointError(f"there is no checkpoint {path}: name the folder of a run")
-        with locked(folder):
-            saved = checkpoint.load(path, needs=("model", "options", "progress"))
-            try:
-                with usage():
-                    trainer = self._trainer(resumed(path, saved[1]["options"], given))
-                    trainer.load(*saved)
-                    _check_epochs(trainer)
-            except (KeyError, TypeError, AttributeError, IndexError) as error:
-                raise CheckpointError(f"{path} does not fit this minicaps: {error!r}") from error
+        with checkpoint.resuming(folder) as saved:
+            with checkpoint.fitting(path), usage():
+                trainer = self.prepare(resumed(path, saved[1]["options"], given))
+                trainer.load(*saved)
+                _check_epochs(trainer)
             _check_parts(trainer, path.with_name("split.json"))
             _write_config(trainer)
             if (done := trainer.epoch) == trainer.optimization.epochs:
@@ -64,20 +60,18 @@ class Session:
             return self._train(trainer)
 
     def prepare(self, options):
-        """Make the trainer of a new run; nothing is written yet."""
+        """Make the trainer of a run; nothing is written yet."""
+        run, new = options.run, options.run.resume is None
         with usage():
-            check_unused(options.run.out)
-            trainer = self._trainer(options)
-            if options.run.start_from is not None:
-                trainer.start_from(best_of(options.run.start_from))
+            if new:
+                check_unused(run.out)
+            device = choose_device(run.device)
+            device.allow_tf32(run.tf32 and (new or device.kind == "gpu"))
+            dataset, display = options.data.load(run.seed), Display(self.name, run.quiet)
+            trainer = Trainer(options, dataset, device, run.out, display, self.stop)
+            if new and run.start_from is not None:
+                trainer.start_from(best_of(run.start_from))
         return trainer
-
-    def _trainer(self, options):
-        run, device = options.run, choose_device(options.run.device)
-        device.allow_tf32(run.tf32 and (run.resume is None or device.kind == "gpu"))
-        display = Display(self.name, run.quiet)
-        dataset = options.data.load(run.seed)
-        return Trainer(options, dataset, device, run.out, display, self.stop)
 
     def _train(self, trainer):
         """Train, measure, draw, and say what came out."""

@@ -23,7 +23,8 @@ from minicaps.backend import choose_device
 from minicaps.data import load
 from minicaps.data.batches import batches
 from minicaps.evaluate import __main__ as evaluate
-from minicaps.evaluate import metrics, report
+from minicaps.evaluate import metrics
+from minicaps.evaluate.report import Evaluation, worst_of_one
 from minicaps.graph import no_grad
 from minicaps.runs.building import load_model
 from minicaps.runs.run import open_run
@@ -153,7 +154,7 @@ def test_the_worst_pictures_are_drawn_from_both_capsules(options):
     folder = run("--epochs", "2", *options)
     opened, test = open_run(folder, CPU), load("strokes").test
     lengths = evaluate.classify(opened, test, 250)
-    images, drawn, captions, wrong = report.find_worst(opened, test, lengths)
+    images, drawn, captions, wrong = worst_of_one(Evaluation(opened, test, lengths))
     which = metrics.worst(lengths, test.labels, 10)
     assert np.array_equal(images, test.images[which])
     assert np.array_equal(wrong, lengths[which].argmax(axis=1) != test.labels[which])

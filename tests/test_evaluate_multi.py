@@ -12,7 +12,7 @@ from tiny_runs import run, summary, tiny  # noqa: F401 (used by every test here)
 
 from minicaps import plotting
 from minicaps.data import Split
-from minicaps.evaluate import report_multi
+from minicaps.evaluate.report import Evaluation, report, report_classes, worst_of_several
 from minicaps.plotting.members import members as drawn_really
 from minicaps.runs.configuration import Options
 
@@ -30,7 +30,7 @@ def a_run(logits=False):
     model = SimpleNamespace(logits=logits, loss="margin")
     score = "logit" if logits else "length"
     options = Options.from_dict({"loss": "margin"})
-    return SimpleNamespace(model=model, score=score, class_names=NAMES, options=options)
+    return SimpleNamespace(model=model, score=score, class_names=NAMES, options=options, multi=True)
 
 
 def split_of(labels):
@@ -48,7 +48,7 @@ def test_sets_and_largest_by_hand():
             [0.1, 0.6, 0.1],
         ]
     )
-    found = report_multi.measure(a_run(), split_of(labels), activations)
+    found = Evaluation(a_run(), split_of(labels), activations).measure()
     assert (found["samples"], found["right"], found["wrong"]) == (5, 2, 3)
     assert (found["top_samples"], found["top_right"]) == (3, 2)
     assert found["accuracy_interval_95"] == pytest.approx((0.1176, 0.7693), abs=1e-4)
@@ -69,9 +69,9 @@ def test_rates_are_those_of_scikit_learn(logits):
     labels = random.integers(0, 2, (200, 3))
     activations = np.clip(labels * 0.3 + random.random((200, 3)) * 0.7, 0, 1)
     scores = activations - 0.5 if logits else activations
-    found = report_multi.measure(a_run(logits), split_of(labels), scores)
+    found = Evaluation(a_run(logits), split_of(labels), scores).measure()
     said = f"whose {'logit is above 0' if logits else 'length is above 0.5'}"
-    assert report_multi.report(found)[0].endswith(said)
+    assert report(found)[0].endswith(said)
     answers = (activations > 0.5).astype(int)
     assert found["accuracy"] == accuracy_score(labels, answers)
     expected = precision_recall_fscore_support(labels, answers)
@@ -82,24 +82,22 @@ def test_rates_are_those_of_scikit_learn(logits):
 
 def test_one_class_in_each_picture_is_a_case_of_it():
     images = np.zeros((2, 1, 2, 2), np.float32)
-    found = report_multi.measure(
-        a_run(), Split(images, np.array([2, 0])), np.array([[0.1, 0.2, 0.8], [0.9, 0.8, 0.1]])
-    )
+    activations = np.array([[0.1, 0.2, 0.8], [0.9, 0.8, 0.1]])
+    found = Evaluation(a_run(), Split(images, np.array([2, 0])), activations).measure()
     assert (found["right"], found["top_right"], found["top_samples"]) == (1, 2, 2)
 
 
 def test_a_class_without_pictures_has_no_rate():
-    row = report_multi.measure(a_run(), split_of([[1, 0, 0]]), np.array([[0.9, 0, 0]]))
+    row = Evaluation(a_run(), split_of([[1, 0, 0]]), np.array([[0.9, 0, 0]])).measure()
     assert row["classes"][1]["recall"] is None and row["classes"][1]["precision"] is None
-    assert report_multi.report_classes(row)
+    assert report_classes(row)
 
 
 def test_the_worst_come_first():
     labels = [[1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 0, 0]]
     activations = np.array([[0.9, 0.1, 0.1], [0.3, 0.1, 0.1], [0.1, 0.9, 0.1], [0.55, 0.2, 0.2]])
-    _, drawn, worst, answers, names = report_multi.find_worst(
-        a_run(), split_of(labels), activations, 3
-    )
+    found = Evaluation(a_run(), split_of(labels), activations)
+    _, drawn, worst, answers, names = worst_of_several(found, 3)
     assert drawn is None and names == NAMES
     assert worst.tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0]]
     assert answers.tolist() == [[False, True, False], [False] * 3, [True, False, False]]

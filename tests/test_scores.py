@@ -52,7 +52,9 @@ def test_confusion_matrix_is_scikit_learns():
 
 
 def test_class_table_is_scikit_learns():
-    table = metrics.class_table(metrics.confusion_matrix(LABELS, ANSWERS, 4), NAMES)
+    counts = metrics.confusion_matrix(LABELS, ANSWERS, 4)
+    sums = {"pictures": counts.sum(axis=1), "answered": counts.sum(axis=0)}
+    table = metrics.table(NAMES, right=counts.diagonal(), **sums)
     assert [row["name"] for row in table] == list(NAMES)
     assert [row["pictures"] for row in table] == [3, 2, 5, 0]
     assert [row["right"] for row in table] == [1, 1, 4, 0]

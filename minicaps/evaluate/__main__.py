@@ -11,7 +11,8 @@ from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
 from minicaps.data.arguments import data_source
-from minicaps.evaluate import report, report_multi, select
+from minicaps.evaluate import select
+from minicaps.evaluate.report import Evaluation, report, report_classes
 from minicaps.runs.inference import EVALUATION_BATCH, classify
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder, write_csv, write_json
@@ -55,8 +56,8 @@ def _run(parser, options, command):
     if not options.quiet:
         _introduce(run, chosen)
     activations = classify(run, chosen.split, options.batch_size, options.quiet)
-    kind = report_multi if run.multi or chosen.split.multi else report
-    result = kind.measure(run, chosen.split, activations)
+    found = Evaluation(run, chosen.split, activations)
+    result = found.measure()
     origin = {
         "checkpoint": str(run.path),
         "data": chosen.source,
@@ -67,9 +68,9 @@ def _run(parser, options, command):
         "minicaps": minicaps.__version__,
         "command": command,
     }
-    _write(folder, kind, run, chosen.split, activations, origin | result)
-    lines = kind.report(result)
-    print("\n".join(lines if options.quiet else lines + kind.report_classes(result)))
+    _write(folder, found, origin | result)
+    lines = report(result)
+    print("\n".join(lines if options.quiet else lines + report_classes(result)))
     print(f"Results: {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
 
 
@@ -106,12 +107,12 @@ def _is_ours(folder):
         return False
 
 
-def _write(folder, kind, run, split, activations, result):
+def _write(folder, found, result):
     """Write what was measured, the answer for each picture, and the figures."""
     write_json(folder / "evaluation.json", result)
-    for name, table in kind.tables(run, split, activations, result).items():
+    for name, table in found.tables(result).items():
         write_csv(folder / name, *table)
-    kind.draw(run, split, activations, result, folder)
+    found.draw(result, folder)
 
 
 # ---- options

@@ -33,18 +33,13 @@ def confusion_matrix(labels, answers, classes: int) -> np.ndarray:
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
 
-def class_table(confusion, class_names) -> list[dict]:
+def table(class_names, *, pictures, answered, right) -> list[dict]:
     """A row for each class: name, `pictures` of it, `right` ones, how often it was `answered`,
     recall = right/pictures, precision = right/answered, f1 = 2·right/(pictures + answered).
 
     A rate of nothing is None: recall of a class without pictures, precision of one never answered.
+    The counts (classes,) are arrays.
     """
-    sums = {"pictures": confusion.sum(axis=1), "answered": confusion.sum(axis=0)}
-    return table(class_names, right=confusion.diagonal(), **sums)
-
-
-def table(class_names, *, pictures, answered, right) -> list[dict]:
-    """The rows of `class_table` from counts (classes,)."""
     pictures, answered, right = pictures.tolist(), answered.tolist(), right.tolist()
     return [
         {

@@ -1,53 +1,123 @@
-"""What an evaluation counts, writes and tells where each picture has one class."""
+"""What an evaluation counts, writes, draws and tells.
+
+Where each picture has one class, the answer is the class with the largest activation; where it may
+have any number of them, those that are seen. Both are sets of classes, so most counts are the same.
+"""
 
 import numpy as np
 
 from minicaps import plotting
 from minicaps.evaluate import metrics
 from minicaps.graph import no_grad
+from minicaps.models import inspection
 from minicaps.models.inputs import tensor_for
 from minicaps.models.losses import classification_loss
+from minicaps.models.multilabel import SEEN, answers_of, highest, redraw
+from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor
 
 WORST = 10  # pictures that are drawn
 CONFUSIONS = 5  # kinds of wrong answers that are printed
+# Of the tables that are printed: title, key of a row, width, format
+COLUMNS = (("recall", "recall", 9, ".2%"), ("precision", "precision", 11, ".2%"))
+COLUMNS += (("F1", "f1", 9, ".2%"),)
 
 
-def measure(run, split, activations) -> dict:
-    """Counts, rates, loss, a row for each class. activations (n, J) on the host; counts are
-    integers."""
-    answers, labels = activations.argmax(axis=1), split.labels
-    confusion = metrics.confusion_matrix(labels, answers, len(run.class_names))
-    n, right, name = len(split), int(confusion.trace()), run.options.optimization.loss
-    table = metrics.class_table(confusion, run.class_names)
-    for k, row in enumerate(table):
-        own = activations[labels == k, k]
-        row["mean_score"] = float(own.mean(dtype=np.float64)) if own.size else None
-    loss = classification_loss(name, run.model, Tensor(activations), labels)
-    return {
-        "samples": n,
-        "right": right,
-        "wrong": n - right,
-        "accuracy": right / n,
-        "accuracy_interval_95": metrics.wilson(right, n),
-        "error": (n - right) / n,
-        "loss": float(loss.data),
-        "loss_name": name,
-        "score": run.score,
-        "classes": table,
-        "confusion": confusion.tolist(),
-    }
+class Evaluation:
+    """What `run` answered for the pictures of `split`, by activations (n, J) on the host.
+
+    multi: whether a picture may have any number of classes. labels, answers (n, J): which classes
+    each has, and which it is taken for, as booleans.
+    """
+
+    def __init__(self, run, split, activations):
+        self.run, self.split, self.activations = run, split, activations
+        self.multi = run.multi or split.multi
+        self.labels = one_hot(split.labels, activations) > 0
+        self.targets = self.labels if self.multi else split.labels
+        self.answers = answers_of(run.model, activations, self.targets)
+
+    def measure(self) -> dict:
+        """Counts, rates, loss, a row for each class; counts are integers.
+
+        right: pictures whose answer is exactly the classes that they have.
+        """
+        n, right = len(self.split), int((self.answers == self.labels).all(axis=1).sum())
+        name, model = self.run.options.optimization.loss, self.run.model
+        loss = classification_loss(name, model, Tensor(self.activations), self.targets)
+        table = metrics.table(
+            self.run.class_names,
+            pictures=self.labels.sum(axis=0),
+            answered=self.answers.sum(axis=0),
+            right=(self.answers & self.labels).sum(axis=0),
+        )
+        return {
+            "samples": n,
+            "right": right,
+            "wrong": n - right,
+            "accuracy": right / n,
+            "accuracy_interval_95": metrics.wilson(right, n),
+            **(self._largest() if self.multi else {"error": (n - right) / n}),
+            "loss": float(loss.data),
+            "loss_name": name,
+            "score": self.run.score,
+            "classes": table,
+            **(self._by_number() if self.multi else self._confusion(table)),
+        }
+
+    def tables(self, result) -> dict:
+        """The tables to write: {name of the file: (header, rows)}."""
+        return (_tables_of_several if self.multi else _tables_of_one)(self, result)
+
+    def draw(self, result, folder):
+        """Draw the worst answers, and, of one class a picture, the confusion matrix."""
+        if self.multi:
+            title = "The worst answers first, ✗ if wrong"
+            plotting.members(*worst_of_several(self), folder / "worst.png", title=title)
+            return
+        confusion = np.array(result["confusion"])
+        plotting.confusion(confusion, self.run.class_names, folder / "confusion.png")
+        plotting.worst(*worst_of_one(self), folder / "worst.png")
+
+    def _confusion(self, table):
+        """The confusion matrix; the rows of the table get the mean score of the right class."""
+        for own, has, row in zip(self.activations.T, self.labels.T, table, strict=True):
+            row["mean_score"] = float(own[has].mean(dtype=np.float64)) if has.any() else None
+        answers, classes = self.activations.argmax(axis=1), len(table)
+        return {"confusion": metrics.confusion_matrix(self.split.labels, answers, classes).tolist()}
+
+    def _largest(self):
+        """top: of the pictures with k ≥ 1 classes, those whose k largest activations are of just
+        these; this asks which classes there are, and not how many."""
+        present = self.labels.sum(axis=1, keepdims=True)
+        same = (highest(self.activations, present) == self.labels).all(axis=1)
+        n, right = int((present > 0).sum()), int((same & (present[:, 0] > 0)).sum())
+        interval = metrics.wilson(right, n) if n else None
+        return {"top_samples": n, "top_right": right, "top_interval_95": interval}
+
+    def _by_number(self):
+        """How many are right of the pictures with so many classes."""
+        present, right = self.labels.sum(axis=1), (self.answers == self.labels).all(axis=1)
+        rows = [(k, present == k) for k in np.unique(present)]
+        return {
+            "by_number": [
+                {"present": int(k), "pictures": int(here.sum()), "right": int(right[here].sum())}
+                for k, here in rows
+            ]
+        }
 
 
-def tables(run, split, activations, result) -> dict:
-    """The tables to write: {name of the file: (header, rows)}."""
-    names, labels = run.class_names, split.labels
-    answers, rows = activations.argmax(axis=1), np.arange(len(split))
+# ---- the tables
+
+
+def _tables_of_one(found, result):
+    names, labels, split = found.run.class_names, found.split.labels, found.split
+    answers, rows = found.activations.argmax(axis=1), np.arange(len(split))
     confusion = [[name, *row] for name, row in zip(names, result["confusion"], strict=True)]
-    found, own = activations[rows, answers], activations[rows, labels]
+    highest, own = found.activations[rows, answers], found.activations[rows, labels]
     pictures = (
         [picture, names[k], names[j], f"{a:.6g}", f"{b:.6g}"]
-        for picture, k, j, a, b in zip(split.names, labels, answers, found, own, strict=True)
+        for picture, k, j, a, b in zip(split.names, labels, answers, highest, own, strict=True)
     )
     header = ["picture", "class", "answer", "score of answer", "score of class"]
     return {
@@ -56,64 +126,118 @@ def tables(run, split, activations, result) -> dict:
     }
 
 
-def draw(run, split, activations, result, folder):
-    """Draw the confusion matrix, and the pictures that were classified worst."""
-    confusion = np.array(result["confusion"])
-    plotting.confusion(confusion, run.class_names, folder / "confusion.png")
-    plotting.worst(*find_worst(run, split, activations), folder / "worst.png")
+def _tables_of_several(found, result):
+    names, classes = found.run.class_names, result["classes"]
+
+    def text(row):
+        return " + ".join(names[k] for k in np.flatnonzero(row))
+
+    rows = zip(found.split.names, found.labels, found.answers, found.activations, strict=True)
+    pictures = (
+        [name, text(own), text(answer), *(f"{a:.6g}" for a in row)]
+        for name, own, answer, row in rows
+    )
+    return {
+        "classes.csv": (list(classes[0]), [list(row.values()) for row in classes]),
+        "predictions.csv": (["picture", "classes", "answer", *names], pictures),
+    }
 
 
-def find_worst(run, split, activations):
+# ---- the worst answers
+
+
+def worst_of_one(found):
     """What `plotting.worst` takes, but the file: the pictures that were classified worst, and where
     there is a decoder, what it draws from the capsules of the rival and of their class."""
-    which = metrics.worst(activations, split.labels, WORST)
-    some, scored = split.take(which), activations[which]
+    model, which = found.run.model, metrics.worst(found.activations, found.split.labels, WORST)
+    some, scored = found.split.take(which), found.activations[which]
     rival, _ = metrics.rivals(scored, some.labels)
-    names = [plotting.short(name, 14) for name in run.class_names]
+    names = [plotting.short(name, 14) for name in found.run.class_names]
     captions = [
         (f"{names[k]}: {row[k]:.2f}", f"{names[j]}: {row[j]:.2f}")
         for k, j, row in zip(some.labels, rival, scored, strict=True)
     ]
     drawn = None
-    if getattr(run.model, "decoder", None) is not None:
+    if inspection.has_decoder(model):
         with no_grad():
-            poses = run.model(tensor_for(run.model, some.images)).poses
-            keep = [run.device.put(capsules) for capsules in (rival, some.labels)]
-            drawn = [run.model.reconstruct(poses, capsules).numpy() for capsules in keep]
+            poses = model(tensor_for(model, some.images)).poses
+            keep = [found.run.device.put(capsules) for capsules in (rival, some.labels)]
+            drawn = [model.reconstruct(poses, capsules).numpy() for capsules in keep]
     return some.images, drawn, captions, scored.argmax(axis=1) != some.labels
 
 
+def worst_of_several(found, most=WORST):
+    """What `plotting.members` takes, but the file: up to `most` pictures, those first of which a
+    class is furthest on the wrong side of being seen; then those that are right, the closest
+    first."""
+    model, limit = found.run.model, 0 if found.run.model.logits else SEEN
+    activations = found.activations
+    beyond = np.where(found.labels, limit - activations, activations - limit).max(axis=1)
+    which = np.argsort(-beyond, kind="stable")[:most]
+    images, labels = found.split.images[which], found.labels[which]
+    drawn = redraw(model, images, labels)[1] if inspection.has_decoder(model) else None
+    return images, drawn, labels, found.answers[which], found.run.class_names
+
+
+# ---- what is printed
+
+
 def report(result) -> list[str]:
-    """What to print: accuracy with its interval, error and loss."""
-    low, high = result["accuracy_interval_95"]
-    return [
-        f"Accuracy {result['accuracy']:.2%} ({result['right']:,} of {result['samples']:,} pictures)"
-        f", 95% interval {low:.2%} to {high:.2%}",
-        f"Error {result['error']:.2%} ({result['wrong']:,} wrong), {result['loss_name']} loss"
-        f" {result['loss']:.4f}",
+    """What to print: rates with their intervals, and the loss."""
+    n, right, wrong, score = (result[key] for key in ("samples", "right", "wrong", "score"))
+    interval, loss = result["accuracy_interval_95"], f"{result['loss_name']} loss"
+    loss += f" {result['loss']:.4f}"
+    if "confusion" in result:
+        accuracy = _rate("Accuracy", right, n, " pictures", interval)
+        return [accuracy, f"Error {result['error']:.2%} ({wrong:,} wrong), {loss}"]
+    lines = [
+        _rate("All classes right", right, n, " pictures", interval)
+        + f": exactly the present ones are seen, whose {score} is above"
+        f" {0 if score == 'logit' else SEEN:g}"
     ]
+    if n := result["top_samples"]:
+        largest = _rate("Largest right", result["top_right"], n, "", result["top_interval_95"])
+        lines.append(f"{largest}: a picture's k classes are the k of the largest {score}")
+    return [*lines, loss]
+
+
+def _rate(what, right, samples, unit, interval):
+    low, high = interval
+    share = f"{right / samples:.2%} ({right:,} of {samples:,}{unit})"
+    return f"{what} {share}, 95% interval {low:.2%} to {high:.2%}"
 
 
 def report_classes(result) -> list[str]:
-    """A row for each class, and the most frequent confusions."""
-    classes, score = result["classes"], result["score"]
-    names = [plotting.short(row["name"], 32) for row in classes]
-    width = max(7, *(len(name) + 2 for name in names))
+    """A row for each class; then the most frequent confusions, or a row for each number of classes
+    in a picture."""
+    rows, score = result["classes"], result["score"]
+    pictures, right = ("pictures", "pictures", 9, ","), ("right", "right", 9, ",")
+    if "confusion" in result:
+        columns = (pictures, right, *COLUMNS, (score, "mean_score", 12, ".3f"))
+        lines = _table([plotting.short(row["name"], 32) for row in rows], rows, columns)
+        lines.append(f"{score}: of the right class, the mean of its pictures")
+        return lines + _confusions(np.array(result["confusion"]), [row["name"] for row in rows])
+    columns = (pictures, ("seen", "answered", 9, ","), right, *COLUMNS)
+    lines = [*_table([row["name"] for row in rows], rows, columns), ""]
+    for row in result["by_number"]:
+        classes = "1 class" if row["present"] == 1 else f"{row['present']} classes"
+        lines.append(f"{classes} in a picture: {row['right']:,} of {row['pictures']:,} right")
+    return lines
+
+
+def _table(names, rows, columns):
+    """The lines of a table with a name and `columns` in each row."""
+    first = max(7, *(len(name) + 2 for name in names))
     lines = [
-        f"\n{'class':{width}}{'pictures':>9}{'right':>9}{'recall':>9}{'precision':>11}{'F1':>9}"
-        f"{score:>12}"
+        f"\n{'class':{first}}" + "".join(f"{title:>{width}}" for title, _, width, _ in columns)
     ]
-    for name, row in zip(names, classes, strict=True):
-        recall, precision, f1 = (
-            "–" if row[key] is None else f"{row[key]:.2%}" for key in ("recall", "precision", "f1")
+    for name, row in zip(names, rows, strict=True):
+        cells = (
+            f"{'–' if row[key] is None else format(row[key], style):>{width}}"
+            for _, key, width, style in columns
         )
-        own = "–" if row["mean_score"] is None else f"{row['mean_score']:.3f}"
-        lines.append(
-            f"{name:{width}}{row['pictures']:>9,}{row['right']:>9,}{recall:>9}"
-            f"{precision:>11}{f1:>9}{own:>12}"
-        )
-    lines.append(f"{score}: of the right class, the mean of its pictures")
-    return lines + _confusions(np.array(result["confusion"]), [row["name"] for row in classes])
+        lines.append(f"{name:{first}}" + "".join(cells))
+    return lines
 
 
 def _confusions(confusion, names):

@@ -24,7 +24,7 @@ LAB = Lab(Path("runs"), True, choose_device("cpu"), None, stop=False)
 class Linear(Module):
     """Two scores: what is left, less what is right, of the picture; and the opposite."""
 
-    loss, logits = "cross-entropy", True
+    config, logits = {"name": "dense-cnn"}, True  # and its loss
 
     def __init__(self):
         self.slope = Tensor(np.array([[1, -1], [-2, 2]], np.float32), requires_grad=True)
@@ -78,7 +78,7 @@ def test_the_difference_takes_the_best_wrong_score():
 class Sure(Linear):
     """Lengths that satisfy the margin loss for the first picture alone."""
 
-    loss, logits = "margin", False
+    config, logits = {"name": "capsnet"}, False
 
     def forward(self, images):
         x = images.reshape(len(images), 2)

@@ -21,7 +21,7 @@ from minicaps.data import Split
 from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
-from minicaps.models.losses import classification_loss
+from minicaps.models.losses import classification_loss, usual_loss
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs.inference import EVALUATION_BATCH, batches_for
 from minicaps.runs.run import open_run
@@ -132,7 +132,8 @@ def gradients(lab, model, split, attack):
         x = Tensor(images.data, requires_grad=True)
         scores = model(x).activations
         if attack == "loss":
-            classification_loss(model.loss, model, scores, labels).backward()
+            name = usual_loss(model.config["name"])
+            classification_loss(name, model, scores, labels).backward()
         else:
             difference(scores, labels).backward()
         model.zero_grad()  # its own gradients are of no use

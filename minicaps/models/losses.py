@@ -3,7 +3,17 @@
 from minicaps import ops
 
 LOSSES = ("margin", "spread", "cross-entropy")
+USUAL = {  # of the networks that are not trained with the margin loss
+    "matrix-capsnet": "spread",
+    "baseline-cnn": "cross-entropy",
+    "dense-cnn": "cross-entropy",
+}
 FIRST_MARGIN, LAST_MARGIN, RISE = 0.2, 0.9, 1  # of the spread loss; epochs from first to last
+
+
+def usual_loss(model):
+    """The loss that a network is trained with unless another is chosen; model: its name."""
+    return USUAL.get(model, "margin")
 
 
 def spread_margin(epoch):

@@ -7,7 +7,7 @@ from pathlib import Path
 from minicaps import data
 from minicaps.backend import Device
 from minicaps.errors import CheckpointError
-from minicaps.models.losses import LOSSES
+from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.nn import Module
 from minicaps.runs import checkpoint
 from minicaps.runs.building import build_saved
@@ -91,8 +91,9 @@ def _complete(saved, model):
     """The options of a run with those that older ones do not have. Raises for what is no such."""
     if missing := {"data", "seed", "validation"} - {**saved}.keys():
         raise KeyError(*sorted(missing))
-    options = Options.from_dict(saved | {"loss": saved.get("loss") or model.loss})
-    if (loss := options.optimization.loss) not in LOSSES:
+    loss = saved.get("loss") or usual_loss(model.config["name"])
+    options = Options.from_dict(saved | {"loss": loss})
+    if loss not in LOSSES:
         raise ValueError(f"unknown loss {loss!r}")
     os.fspath(options.data.name)  # TypeError for what is no path
     return options

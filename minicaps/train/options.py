@@ -15,7 +15,7 @@ from minicaps.cli.command import number
 from minicaps.data.arguments import data_source, parse_size
 from minicaps.data.compose import LAYOUTS
 from minicaps.errors import CheckpointError
-from minicaps.models.losses import LOSSES
+from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.ops.capsule import SQUASHES
 from minicaps.routing import GRADIENTS, ROUTINGS, UPDATES
 from minicaps.runs.configuration import ModelOptions, Options
@@ -43,7 +43,7 @@ def complete(given) -> Options:
         "layout": "overlap" if flat["compose"] else None,
         "shift": 0 if flat["compose"] else DEFAULT_SHIFT.get(flat["data"], 0),
         "learning_rate": DEFAULT_LEARNING_RATE.get((name, flat["preset"]), 0.001),
-        "loss": network.loss,
+        "loss": usual_loss(name),
         "out": _new_folder(flat),
     }
     flat |= {key: value for key, value in defaults.items() if flat[key] is None}
@@ -106,7 +106,7 @@ def resumed(path, saved, given) -> Options:
     folder = str(path.parent)
     flat = {**DEFAULTS, **_checked(path, saved), **given, "resume": folder, "out": folder}
     flat["quiet"] = given.get("quiet", False)
-    flat["loss"] = flat["loss"] or models.MODELS[flat["model"]].loss  # older: not named
+    flat["loss"] = flat["loss"] or usual_loss(flat["model"])  # older: not named
     options = Options.from_dict(flat)
     _check_patience(options.optimization)
     return options

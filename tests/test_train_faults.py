@@ -72,7 +72,7 @@ def spoil_in_step(monkeypatch, number):
 
     def spoiling(self, *batch):
         step(self, *batch)
-        if self.optimizer.steps == number:
+        if self.learner.optimizer.steps == number:
             self.model.parameters()[0].data[0] = np.nan
 
     monkeypatch.setattr(Trainer, "_step", spoiling)

@@ -20,7 +20,7 @@ from minicaps.models.losses import LOSSES, classification_loss, spread_margin
 from minicaps.runs.building import load_model
 from minicaps.runs.inference import evaluate
 from minicaps.train import __main__ as train
-from minicaps.train import trainer
+from minicaps.train import step as steps
 
 CPU = choose_device("cpu")
 CAPSNET = models.CapsNet
@@ -133,7 +133,7 @@ def test_the_spread_loss_is_trained_at_the_margin_of_the_step(monkeypatch):
             seen.append(margin)
         return classification_loss(name, model, activations, labels, margin)
 
-    monkeypatch.setattr(trainer, "classification_loss", watched)
+    monkeypatch.setattr(steps, "classification_loss", watched)
     run("--loss", "spread", "--epochs", "2")
     epochs = np.arange(10) / 5  # five batches in each
     np.testing.assert_allclose(seen, np.minimum(0.2 + 0.7 * epochs, 0.9))

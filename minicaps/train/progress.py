@@ -72,10 +72,10 @@ class Display:
         if time.perf_counter() - self.looked < (self.LINE if lines else self.BAR):
             return
         self.looked = time.perf_counter()
-        trainer.check_finite()
+        trainer.learner.check_finite()
         epoch, seen = trainer.epoch + 1, trainer.seen()
-        loss = f"{float(trainer.loss_sum) / seen:.4f}"
-        accuracy = f"{int(trainer.right) / seen:.2%}"
+        loss = f"{float(trainer.learner.loss_sum) / seen:.4f}"
+        accuracy = f"{int(trainer.learner.right) / seen:.2%}"
         if not lines:
             self.bar.set_postfix(epoch=epoch, loss=loss, accuracy=accuracy)
             return

@@ -2,12 +2,12 @@
 
 import json
 import shutil
-import statistics
 from pathlib import Path
 
 from minicaps.cli.command import usage
 from minicaps.storage import check_unused, locked, results_folder, write_json
 from minicaps.train.options import resumed
+from minicaps.train.summary import spread
 
 
 def begin(session, options):
@@ -51,23 +51,12 @@ def _runs(session, folder, options, given):
         own = folder / f"seed-{seed}"
         one = options.replace(seed=seed, seeds=None, out=str(own), resume=None)
         summaries.append(_one(session, own, one, given))
-    accuracies = [summary["test_accuracy"] for summary in summaries]
-    spread = {
-        "mean": statistics.mean(accuracies),
-        "standard_deviation": statistics.stdev(accuracies),
-        "min": min(accuracies),
-        "max": max(accuracies),
-    }
-    runs = [
-        {key: summary[key] for key in ("seed", "test_right", "test_samples", "test_accuracy")}
-        for summary in summaries
-    ]
-    summary = {"test_accuracy": spread, "runs": runs, "command": session.command}
-    same = ("versions", "machine", "device", "tf32")
-    write_json(folder / "summary.json", summary | {key: summaries[-1][key] for key in same})
+    summary = spread(summaries, session.command)
+    write_json(folder / "summary.json", summary)
+    found = summary["test_accuracy"]
     print(
-        f"Test accuracy of {count} seeds: mean {spread['mean']:.2%}, standard deviation"
-        f" {spread['standard_deviation']:.2%}, from {spread['min']:.2%} to {spread['max']:.2%}."
+        f"Test accuracy of {count} seeds: mean {found['mean']:.2%}, standard deviation"
+        f" {found['standard_deviation']:.2%}, from {found['min']:.2%} to {found['max']:.2%}."
     )
     print(f"Results: {folder}/ (summary.json, and a folder for each seed)")
 

@@ -1,17 +1,11 @@
 """What one call of `minicaps.train` does: it begins a run, or goes on with one, and measures it."""
 
-import hashlib
 import json
-import platform
 from pathlib import Path
 
-import numpy as np
-
-import minicaps
 from minicaps import plotting
 from minicaps.backend import choose_device
 from minicaps.cli.command import usage
-from minicaps.cli.machine import describe_machine
 from minicaps.cli.stopping import StopRequest
 from minicaps.errors import CheckpointError, DataError
 from minicaps.models import inspection
@@ -21,6 +15,7 @@ from minicaps.runs.run import best_of
 from minicaps.storage import check_unused, locked, results_folder, write_json
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
+from minicaps.train.summary import checksums, circumstances
 from minicaps.train.trainer import Trainer
 
 
@@ -76,8 +71,8 @@ class Session:
     def _train(self, trainer):
         """Train, measure, draw, and say what came out."""
         with self.stop.listening():
-            folder, summary = trainer.folder, trainer.run()
-            summary |= _circumstances(trainer) | {"command": self.command}
+            folder = trainer.folder
+            summary = trainer.run() | circumstances(trainer, self.command)
             write_json(folder / "summary.json", summary)
             plotting.curves(trainer.history, folder / "curves.png")
             if trainer.options.model.reconstruction:
@@ -103,24 +98,12 @@ def _write_config(trainer):
 # ---- the pictures of a run
 
 
-def _splits(trainer):
-    return {
-        "train": trainer.training,
-        "validation": trainer.validation,
-        "test": trainer.data.test,
-    }
-
-
-def _checksums(trainer):
-    return {name: part.sha256() for name, part in _splits(trainer).items() if part}
-
-
 def _parts(trainer):
     """Which of the user's pictures are in which part; None for data that is not the user's."""
     if trainer.data.test.names is None:
         return None
-    names = {name: p.names.tolist() if p else [] for name, p in _splits(trainer).items()}
-    return names | {"sha256": _checksums(trainer)}
+    names = {name: p.names.tolist() if p else [] for name, p in trainer.splits.items()}
+    return names | {"sha256": checksums(trainer)}
 
 
 def _check_parts(trainer, path):
@@ -129,7 +112,7 @@ def _check_parts(trainer, path):
         return
     try:
         before = json.loads(path.read_text())
-        same = {name: before[name] == parts[name] for name in _splits(trainer)}
+        same = {name: before[name] == parts[name] for name in trainer.splits}
         contents = before.get("sha256", parts["sha256"]) == parts["sha256"]  # older runs: none
     except (ValueError, TypeError, LookupError, AttributeError):  # damaged
         same, contents = {"": False}, False
@@ -146,29 +129,6 @@ def _check_parts(trainer, path):
 
 
 # ---- the results of a run
-
-
-def _circumstances(trainer):
-    """All that running again needs, and what the result depends on."""
-    machine, best = describe_machine(), trainer.folder / "best.npz"
-    return {
-        "device": trainer.device.name,
-        "tf32": trainer.options.run.tf32 and trainer.device.kind == "gpu",
-        "versions": {
-            "minicaps": minicaps.__version__,
-            "python": platform.python_version(),
-            trainer.device.xp.__name__: trainer.device.xp.__version__,
-            "numpy": np.__version__,
-        },
-        "machine": {
-            "platform": platform.platform(),
-            **{key: machine[key] for key in ("cpu", "cores", "blas")},
-        },
-        "seed": trainer.options.run.seed,
-        "options": trainer.options.to_dict(),
-        "data_sha256": _checksums(trainer),
-        "best_sha256": hashlib.sha256(best.read_bytes()).hexdigest(),
-    }
 
 
 def _say(summary, folder):

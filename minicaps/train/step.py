@@ -1,0 +1,104 @@
+"""One step of a training: a batch forward, its loss, the gradients back, the parameters moved."""
+
+from minicaps import optim
+from minicaps.errors import Diverged
+from minicaps.models.inputs import tensor_for
+from minicaps.models.losses import classification_loss, spread_margin
+from minicaps.models.multilabel import one_at_a_time, reconstruction_loss, right_answers
+from minicaps.train import diagnosis
+
+
+class Learner:
+    """A model with its optimizer, and the sums over the steps of an epoch.
+
+    The sums, and the number of the first bad step, are on the device, and read only when shown.
+    batches: steps in an epoch.
+    """
+
+    def __init__(self, model, options, device, batches):
+        self.model, self.options, self.device, self.batches = model, options, device, batches
+        self.optimization = own = options.optimization
+        make = {"adam": optim.Adam, "sgd": optim.SGD}[own.optimizer]
+        parameters = model.named_parameters()
+        self.optimizer = make(parameters, own.learning_rate, weight_decay=own.weight_decay)
+        self.start_epoch()
+
+    def start_epoch(self, loss=0.0, reconstruction=0.0, right=0):
+        """Begin the sums of an epoch, or go on with those of `sums`."""
+        xp = self.device.xp
+        self.loss_sum, self.reconstruction_sum = xp.asarray(loss), xp.asarray(reconstruction)
+        self.right, self.first_bad = xp.asarray(right), xp.asarray(-1)
+        self.gradient_norm = xp.asarray(0.0)  # of the last step of the epoch
+
+    def sums(self):
+        """The sums of the losses, and the number of right answers, on the host."""
+        return [float(self.loss_sum), float(self.reconstruction_sum), int(self.right)]
+
+    def step(self, epoch, batch, images, labels, parts=None):
+        """Take one step, with a batch of an epoch, both numbered from 0.
+
+        images, labels, parts: as `minicaps.data.batches.batches` gives them.
+        """
+        xp, model = self.device.xp, self.model
+        images, there = tensor_for(model, images), self.device.put(labels)
+        model.reseed(self.options.run.seed, epoch, batch)
+        routed = model(images)
+        margin = spread_margin(epoch + batch / self.batches)
+        loss, reported = self._losses(routed.activations, there, margin)
+        if self.options.model.reconstruction:
+            error = self._reconstruction(routed.poses, images.data, there, labels, parts)
+            self.reconstruction_sum = self.reconstruction_sum + error.data * len(labels)
+            loss = loss + error
+        bad = (self.first_bad < 0) & ~xp.isfinite(loss.data)
+        self.first_bad = xp.where(bad, self.optimizer.steps + 1, self.first_bad)
+        if self.device.kind == "cpu" and bad:  # a GPU would have to be waited for
+            where = diagnosis.where(model, images.data)
+            self.diverged("loss", self.optimizer.steps + 1, where)
+        model.zero_grad()
+        loss.backward()
+        if batch == self.batches - 1:
+            self.gradient_norm = optim.gradient_norm(model.parameters())
+        if self.optimization.clip:
+            optim.clip_gradient_norm(model.parameters(), self.optimization.clip)
+        self.optimizer.learning_rate = self.learning_rate(epoch, batch)
+        self.optimizer.step()
+        self.loss_sum = self.loss_sum + reported.data * len(labels)
+        self.right = self.right + right_answers(model, routed.activations.data, there).sum()
+
+    def _losses(self, activations, labels, margin):
+        """The loss to make smaller, and the one to report: spread loss at its last margin."""
+        name = self.optimization.loss
+        loss = classification_loss(name, self.model, activations, labels, margin)
+        if name != "spread":
+            return loss, loss
+        return loss, classification_loss(name, self.model, activations.detach(), labels)
+
+    def _reconstruction(self, poses, images, labels, on_host, parts):
+        """The reconstruction loss; on_host: the labels, where a picture has several classes."""
+        keep = [labels]
+        if labels.ndim == 2:
+            keep = [self.device.put(one) for one in one_at_a_time(on_host)]
+        if parts is not None:
+            parts = tensor_for(self.model, parts).data
+        weight = self.options.model.reconstruction
+        return reconstruction_loss(self.model, poses, keep, images, parts, weight=weight)
+
+    def learning_rate(self, epoch, batch):
+        """The learning rate of the step with this batch of the epoch."""
+        own, epoch = self.optimization, epoch + batch / self.batches
+        return own.learning_rate * optim.SCHEDULES[own.schedule](epoch, own.epochs, own.decay)
+
+    def check_finite(self):
+        """Raise Diverged if a loss so far was infinite or NaN (waits for the device)."""
+        if (step := int(self.first_bad)) >= 0:
+            self.diverged("loss", step)
+
+    def diverged(self, what, step=None, where=None):
+        """Raise Diverged; step: that in which `what` was first seen to be bad, or the last one."""
+        step = step or self.optimizer.steps
+        epoch = (step - 1) // self.batches + 1
+        raise Diverged(
+            f"the {what} became infinite or NaN in step {step} (epoch {epoch})"
+            f"{', first ' + where if where else ''}. The likely cause is a step too large: try a"
+            f" smaller --learning-rate (it was {self.optimization.learning_rate:g}), or --clip 1"
+        )

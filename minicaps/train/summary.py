@@ -1,0 +1,83 @@
+"""summary.json: what a run has reached, and all that this depends on."""
+
+import hashlib
+import platform
+import statistics
+
+import numpy as np
+
+import minicaps
+from minicaps.cli.machine import describe_machine
+from minicaps.errors import CheckpointError
+from minicaps.runs.building import load_model
+
+
+def results(trainer) -> dict:
+    """Measure the best model on the test data, once."""
+    best = load_model(path := trainer.folder / "best.npz", trainer.device)
+    if best.config != trainer.model.config:
+        raise CheckpointError(f"{path} holds another network than this run trains")
+    loss, right = trainer.evaluate(best, trainer.data.test)
+    samples, epoch = len(trainer.data.test), trainer.best["epoch"]
+    found = {
+        "test_accuracy": right / samples,
+        "test_right": right,
+        "test_samples": samples,
+        "test_loss": loss,
+        "best_epoch": epoch,
+        "epochs": trainer.epoch,
+        "stopped_early": trainer.epoch < trainer.optimization.epochs,
+        "parameters": trainer.model.number_of_parameters(),
+        "training_seconds": round(trainer.seconds, 3),
+        "warnings": list(trainer.warnings.values()),
+    }
+    if trainer.validation:
+        found["validation_accuracy"] = trainer.history[epoch - 1]["validation_accuracy"]
+    return found
+
+
+def circumstances(trainer, command) -> dict:
+    """All that running again needs, and what the results depend on."""
+    machine, best = describe_machine(), trainer.folder / "best.npz"
+    return {
+        "device": trainer.device.name,
+        "tf32": trainer.options.run.tf32 and trainer.device.kind == "gpu",
+        "versions": {
+            "minicaps": minicaps.__version__,
+            "python": platform.python_version(),
+            trainer.device.xp.__name__: trainer.device.xp.__version__,
+            "numpy": np.__version__,
+        },
+        "machine": {
+            "platform": platform.platform(),
+            **{key: machine[key] for key in ("cpu", "cores", "blas")},
+        },
+        "seed": trainer.options.run.seed,
+        "options": trainer.options.to_dict(),
+        "data_sha256": checksums(trainer),
+        "best_sha256": hashlib.sha256(best.read_bytes()).hexdigest(),
+        "command": command,
+    }
+
+
+def checksums(trainer) -> dict:
+    """{part: the checksum of its pictures and labels}."""
+    return {name: part.sha256() for name, part in trainer.splits.items() if part}
+
+
+def spread(summaries, command) -> dict:
+    """The summary of runs with several seeds, by their summaries."""
+    accuracies = [summary["test_accuracy"] for summary in summaries]
+    of_a_run = ("seed", "test_right", "test_samples", "test_accuracy")
+    same = ("versions", "machine", "device", "tf32")
+    return {
+        "test_accuracy": {
+            "mean": statistics.mean(accuracies),
+            "standard_deviation": statistics.stdev(accuracies),
+            "min": min(accuracies),
+            "max": max(accuracies),
+        },
+        "runs": [{key: summary[key] for key in of_a_run} for summary in summaries],
+        "command": command,
+        **{key: summaries[-1][key] for key in same},
+    }

@@ -2,9 +2,11 @@
 
 from minicaps.plotting.canvas import short
 from minicaps.plotting.confusion import confusion, worst
-from minicaps.plotting.couplings import couplings, kernels, prediction, sweeps
+from minicaps.plotting.couplings import couplings
 from minicaps.plotting.curves import curves, reconstructions
 from minicaps.plotting.members import members
+from minicaps.plotting.mosaics import kernels, sweeps
+from minicaps.plotting.prediction import prediction
 
 __all__ = [
     "confusion",

@@ -1,0 +1,66 @@
+"""Figures of many small pictures side by side: what a capsule's numbers mean, and the kernels."""
+
+import math
+
+import numpy as np
+
+from minicaps.plotting.canvas import INK, channels_last, names_as_they_are, new_figure, save, short
+
+
+@names_as_they_are
+def sweeps(path, drawn, offsets, name):
+    """Draw what the decoder makes of a capsule when one of its numbers is moved: a row for each.
+
+    drawn: (D, offsets, C, H, W).
+    """
+    rows, columns = drawn.shape[:2]
+    height, width = drawn.shape[3:]
+    figure = new_figure(0.62 * columns + 1.2, 0.62 * height / width * rows + 1.4)
+    figure.suptitle(
+        f"Capsule of {short(name)}: each row moves one of its numbers.\n"
+        "What changes along a row is what the number means",
+        color=INK,
+    )
+    axes = figure.subplots()
+    _show_mosaic(axes, drawn)
+    axes.set_xticks(
+        (np.arange(columns) + 0.5) * (width + 1) - 1,
+        [f"{offset:+.2f}" if abs(offset) > 1e-9 else "0" for offset in offsets],
+    )
+    axes.set_yticks((np.arange(rows) + 0.5) * (height + 1) - 1, range(1, rows + 1))
+    axes.set(xlabel="added to the number", ylabel="number")
+    save(figure, path)
+
+
+def kernels(path, weights):
+    """Draw the kernels (O, C, K, K) of the first convolution; three channels as colours."""
+    n, columns = len(weights), min(16, len(weights))
+    rows = math.ceil(n / columns)
+    cells = np.ones((rows * columns, *weights.shape[1:]))
+    largest = abs(weights).max(axis=(1, 2, 3), keepdims=True)
+    cells[:n] = 0.5 + 0.5 * weights / np.where(largest > 0, largest, 1)
+    figure = new_figure(max(6, 0.55 * columns), max(2.5, 0.55 * rows * 6 / min(6, columns) + 1))
+    figure.suptitle(
+        "Kernels of the first convolution: a patch like one of these\n"
+        "gives a large output (white is positive, grey is zero, black is negative)",
+        color=INK,
+    )
+    axes = figure.subplots()
+    axes.axis("off")
+    _show_mosaic(axes, cells.reshape(rows, columns, *weights.shape[1:]))
+    save(figure, path)
+
+
+def _show_mosaic(axes, pictures):
+    """Show pictures (rows, columns, C, H, W) side by side, a white line between."""
+    rows, columns, _, height, width = pictures.shape
+    cells = [[channels_last(picture) for picture in row] for row in pictures]
+    rest = cells[0][0].shape[2:]
+    whole = np.ones((rows * (height + 1) - 1, columns * (width + 1) - 1, *rest))
+    for r, row in enumerate(cells):
+        for c, cell in enumerate(row):
+            top, left = r * (height + 1), c * (width + 1)
+            whole[top : top + height, left : left + width] = cell
+    axes.imshow(whole, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.tick_params(length=0, labelsize=8)
+    axes.spines[:].set_visible(False)

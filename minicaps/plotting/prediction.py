@@ -1,0 +1,62 @@
+"""Figure of a prediction: what a network says of one picture."""
+
+from minicaps.models.multilabel import SEEN
+from minicaps.plotting.canvas import (
+    BLUE,
+    INK,
+    channels_last,
+    names_as_they_are,
+    new_figure,
+    save,
+    short,
+)
+from minicaps.plotting.couplings import show_shares
+
+PALE = "#B8C4CC"
+SHOWN = 30  # bars that can be read
+
+
+@names_as_they_are
+def prediction(path, picture, ranking, score, headline, *, shares=None, drawn=None):
+    """Draw a picture (C, H, W) as the network sees it, and what the network says of it.
+
+    ranking: [(name, score)], highest first; score: what it is called. shares: (map, grid, equal),
+    as in `minicaps.plotting.couplings.show_shares`. drawn: what the decoder makes of the answer's
+    capsule, (C, H, W).
+    """
+    panels = 2 + (shares is not None) + (drawn is not None)
+    bars = min(len(ranking), SHOWN)
+    figure = new_figure(3.1 * panels + 0.6, max(3.7, 0.9 + 0.2 * bars))
+    figure.suptitle(headline, color=INK)
+    axes = iter(figure.subplots(1, panels))
+    _show_picture(next(axes), picture, "As the network sees it")
+    _bars(next(axes), ranking, score)
+    if shares is not None:
+        show_shares(figure, next(axes), *shares, picture=picture)
+    if drawn is not None:
+        _show_picture(next(axes), drawn, "Drawn from the answer's capsule")
+    save(figure, path)
+
+
+def _bars(axes, ranking, score):
+    """Scores from 0 to 1 as bars, the highest above."""
+    names = [short(name) for name, _ in ranking[:SHOWN]]
+    values = [value for _, value in ranking[:SHOWN]]
+    places = range(len(values))
+    axes.barh(
+        places,
+        values,
+        color=[BLUE if k == 0 or value > SEEN else PALE for k, value in enumerate(values)],
+    )
+    axes.set_yticks(places, names, fontsize=10 if len(values) <= 12 else 8)
+    axes.invert_yaxis()
+    axes.axvline(SEEN, color=INK, linewidth=1, linestyle="--")
+    axes.set(xlim=(0, 1), xlabel=score)
+    more = f" (the first {SHOWN} of {len(ranking)})" if len(ranking) > SHOWN else ""
+    axes.set_title(f"Above {SEEN}: seen{more}", fontsize=10, color=INK)
+
+
+def _show_picture(axes, picture, title):
+    axes.imshow(channels_last(picture), cmap="gray", vmin=0, vmax=1)
+    axes.set(xticks=[], yticks=[])
+    axes.set_title(title, fontsize=10, color=INK)

@@ -24,7 +24,6 @@ from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.models.losses import classification_loss, usual_loss
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs.inference import EVALUATION_BATCH, batches_for
-from minicaps.runs.run import open_run
 from minicaps.tensor import Tensor
 
 TITLE = "fast-gradient-sign pictures at five strengths"
@@ -99,7 +98,7 @@ def networks(lab, seed):
     curves = {part: equal.validation_curve(folder) for part, folder in folders.items()}
     epochs = equal.epochs(curves)
     paths = {part: folder / f"epoch-{epochs[part]}.npz" for part, folder in folders.items()}
-    return {part: open_run(path, lab.device).model for part, path in paths.items()}, epochs
+    return {part: lab.model(path) for part, path in paths.items()}, epochs
 
 
 def pictures(lab, model, split, attack):

@@ -21,7 +21,6 @@ from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs.run import open_run
 
 TITLE = "trained on moved digits, tested on rotated, sheared and scaled ones"
 SEEDS = 3
@@ -71,10 +70,7 @@ def measure(lab, part, settings, seed):
     folder, test = trained(lab, part, seed), lab.data(DATA, seed).test
     epochs = {"equal": equal.epochs(curves)[part], "last": settings["epochs"]}
     figures = {"held out": curves[part], "epoch": epochs["equal"], "equal": {}, "last": {}}
-    models = {
-        when: open_run(folder / f"epoch-{epoch}.npz", lab.device).model
-        for when, epoch in epochs.items()
-    }
+    models = {when: lab.model(folder / f"epoch-{epoch}.npz") for when, epoch in epochs.items()}
     for kind, changes in KINDS.items():
         shown = affine.changed(test, changes, seed=seed)
         for when, model in models.items():
@@ -109,7 +105,7 @@ def held_out(lab, part, seed):
     digits = learned(lab, seed).cut_validation(settings["validation"], seed)[1]
     moved = affine.changed(digits, (), seed=seed)
     paths = [folder / f"epoch-{epoch}.npz" for epoch in range(1, settings["epochs"] + 1)]
-    return [lab.accuracy(open_run(path, lab.device).model, moved) for path in paths]
+    return [lab.accuracy(lab.model(path), moved) for path in paths]
 
 
 def table(results):

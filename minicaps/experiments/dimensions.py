@@ -15,7 +15,6 @@ from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import line, percent, spread
 from minicaps.models.inputs import tensor_for
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs.run import open_run
 
 NAMES = (*POSE_NAMES, "slant")
 TITLE = "what the 16 numbers of a capsule say: pose read off linearly, and swept"
@@ -54,7 +53,7 @@ def measure(lab, part, settings, seed):
     digits = lab.data(options["data"], seed)
     folder = lab.train(part, digits, options)
     summary = read_summary(folder)
-    model = open_run(folder, lab.device).model
+    model = lab.model(folder)
     training, _ = digits.cut_validation(options["validation"], seed)
     features = {"capsules": capsule_features, "pooling": pooling_features}[part]
     known, asked = (features(lab, model, split) for split in (training, digits.test))
@@ -182,7 +181,7 @@ def swept(lab):
     """What the decoder draws as each dimension of a capsule is changed: a row of pictures each."""
     options = parts(lab.quick)["capsules"] | {"seed": 0}
     digits = lab.data(options["data"], 0)
-    model = open_run(lab.train("capsules", digits, options), lab.device).model
+    model = lab.model(lab.train("capsules", digits, options))
     one = digits.test.take(slice(1))
     label = one.labels[0]
     pose = lab.outputs(model, lambda x: model(x).poses, one)

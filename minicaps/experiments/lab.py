@@ -14,6 +14,7 @@ from minicaps.errors import CheckpointError
 from minicaps.plotting import canvas
 from minicaps.runs import checkpoint
 from minicaps.runs.inference import EVALUATION_BATCH, outputs
+from minicaps.runs.run import open_run
 from minicaps.storage import replacing, results_folder, write_json
 from minicaps.train.options import complete
 from minicaps.train.progress import Display
@@ -87,6 +88,10 @@ class Lab:
                     ) from error
             write_json(folder / "summary.json", trainer.run())
         return folder
+
+    def model(self, path):
+        """The network of a run folder's best epoch, or of one of its checkpoints."""
+        return open_run(path, self.device).model
 
     def outputs(self, model, function, split):
         """What function(images) gives for the pictures of `split`, (n, ...), as NumPy's."""

@@ -28,7 +28,6 @@ from minicaps.models.inputs import tensor_for
 from minicaps.models.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.plotting.members import MEMBERS, overlaid
-from minicaps.runs.run import open_run
 
 TITLE = "two digits laid over each other: which are they, and what does each look like?"
 SEEDS = 3
@@ -75,7 +74,7 @@ def measure(lab, part, settings, seed):
     name, learned = settings["data"], _learned(lab, settings, seed)
     folder = lab.train(part, learned, settings | {"seed": seed})
     summary = read_summary(folder)
-    model, pairs = open_run(folder, lab.device).model, _test_pairs(lab, name, seed)
+    model, pairs = lab.model(folder), _test_pairs(lab, name, seed)
     activations = lab.activations(model, pairs)
     figures = answers(activations, pairs.labels, model.logits)
     if settings["model"] == "capsnet":
@@ -208,7 +207,7 @@ def first_pairs(lab):
     """A `Look` of the network `capsules-3` of seed 0 at the first test pairs."""
     settings = parts(lab.quick)["capsules-3"] | {"seed": 0}
     folder = lab.train("capsules-3", _learned(lab, settings, 0), settings)
-    model = open_run(folder, lab.device).model
+    model = lab.model(folder)
     return look(lab, model, _test_pairs(lab, settings["data"], 0), SHOWN)
 
 

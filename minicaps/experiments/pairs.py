@@ -12,7 +12,6 @@ from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.models.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs.run import open_run
 
 TITLE = "trained on single digits, tested on two joined in one picture"
 SEEDS = 3
@@ -78,7 +77,7 @@ def measure(lab, part, settings, seed):
     held_out = digits.cut_validation(settings["validation"], seed)[1].take(slice(CURVE))
 
     def network(epoch):
-        return open_run(folder / f"epoch-{epoch}.npz", lab.device).model
+        return lab.model(folder / f"epoch-{epoch}.npz")
 
     def shares(epoch, split, layout):
         pairs = compose(split, len(digits.class_names), layout=layout, seed=seed)

@@ -20,7 +20,6 @@ from minicaps.graph import no_grad
 from minicaps.models.inputs import tensor_for
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.routing import keep_history, make_votes
-from minicaps.runs.run import open_run
 
 TITLE = "accuracy, time and couplings against the number of routing iterations"
 SEEDS = 3
@@ -82,7 +81,7 @@ def measure(lab, part, settings, seed):
     digits = lab.data(options["data"], seed, options.get("limit"))
     folder = lab.train(part, digits, options)
     summary = read_summary(folder)
-    model = open_run(folder, lab.device).model
+    model = lab.model(folder)
     asked = digits.test.take(slice(PICTURES))
     figures = {
         "accuracy": summary["test_accuracy"],

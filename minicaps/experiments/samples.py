@@ -18,7 +18,6 @@ from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs.run import open_run
 
 TITLE = "accuracy with 1/100, 1/10 and all of the training pictures"
 SEEDS = 3
@@ -68,7 +67,7 @@ def measure(lab, part, settings, seed):
     digits = repeated(lab, seed, share)
     folder = lab.train(part, digits, settings | {"seed": seed})
     training, _ = digits.cut_validation(settings["validation"], seed)
-    model = open_run(folder / "last.npz", lab.device).model
+    model = lab.model(folder / "last.npz")
     return {
         "pictures": len(training) // share,
         "accuracy": lab.accuracy(model, digits.test),

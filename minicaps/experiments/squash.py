@@ -13,7 +13,6 @@ from minicaps import ops
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, error, line
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs.run import open_run
 from minicaps.tensor import Tensor
 
 TITLE = "five kinds of squash, at the end and in the middle, and none in the middle"
@@ -59,7 +58,7 @@ def measure(lab, part, settings, seed):
     digits = lab.data(options["data"], seed, options["limit"])
     folder = lab.train(part, digits, options)
     summary = read_summary(folder)
-    model = open_run(folder, lab.device).model
+    model = lab.model(folder)
     asked = digits.test.take(slice(PICTURES))
     lengths = lab.outputs(model, lambda x: ops.length(model.primary_capsules(x)), asked)
     return {

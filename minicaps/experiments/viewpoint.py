@@ -20,7 +20,6 @@ from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs.run import open_run
 
 TITLE = "trained on a third of all rotations, tested on the others"
 SEEDS = 3
@@ -69,7 +68,7 @@ def measure(lab, part, settings, seed):
     epochs = {"equal": equal.epochs(curves)[part], "best": summary["best_epoch"]}
 
     def tested(epoch):
-        model = open_run(folders[part] / f"epoch-{epoch}.npz", lab.device).model
+        model = lab.model(folders[part] / f"epoch-{epoch}.npz")
         return errors(lab.right(model, strokes.test), rotations(strokes.test))
 
     return {

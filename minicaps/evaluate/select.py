@@ -107,11 +107,7 @@ def _cut(run, whole, part):
 def _part(run, whole, part):
     if part == "test":
         return whole.test
-    training, validation = whole.train, None
-    if run.options.data.validation:
-        training, validation = whole.cut_validation(
-            run.options.data.validation, run.options.run.seed
-        )
+    training, validation = run.options.data.split(whole, run.options.run.seed)
     return training if part == "train" else validation
 
 

@@ -34,6 +34,12 @@ class DataOptions:
             layout=self.layout,
         )
 
+    def split(self, dataset, seed):
+        """The training and the validation pictures of a data set; the latter None without."""
+        if not self.validation:
+            return dataset.train, None
+        return dataset.cut_validation(self.validation, seed)
+
 
 @dataclass(frozen=True)
 class ModelOptions:

@@ -37,11 +37,8 @@ class Trainer:
         self.options, self.data, self.device = options, data, device
         self.folder, self.display, self.stop = Path(folder), display, stop
         self.optimization = own = options.optimization
-        self.training, self.validation = data.train, None
-        if options.data.validation:
-            parts = data.cut_validation(options.data.validation, options.run.seed)
-            self.training, self.validation = parts
-        elif own.patience:
+        self.training, self.validation = options.data.split(data, options.run.seed)
+        if own.patience and not self.validation:
             raise ValueError("--patience waits for validation to improve: it needs a --validation")
         self.model = build_model(options, data).astype(np.dtype(options.run.precision)).to(device)
         if data.multi:

@@ -121,40 +121,21 @@ def _write(folder, found, result):
 def _parser():
     parser = parser_for_run(NAME, ABOUT, EXAMPLES)
     group = parser.add_argument_group("pictures", "Without options: the run's own test pictures.")
-    group.add_argument(
-        "--part",
-        choices=select.PARTS,
-        metavar="PART",
-        help=f"{', '.join(select.PARTS)}: which part of the data (default: test; all of other"
-        " --data)",
-    )
-    group.add_argument(
-        "--data",
-        type=data_source,
-        metavar="DATA",
-        help=f"{', '.join(data.NAMES)}, or the path of your own: classes are matched by name, and"
-        " pictures fitted to the network",
-    )
-    group.add_argument(
-        "--invert", action="store_true", help="make light dark and dark light in that --data"
-    )
-    group.add_argument(
-        "--data-dir", metavar="FOLDER", help="folder searched first for the data files"
-    )
+    text = f"{', '.join(select.PARTS)}: which part of the data (default: test; all of other --data)"
+    group.add_argument("--part", choices=select.PARTS, metavar="PART", help=text)
+    text = f"{', '.join(data.NAMES)}, or the path of your own: classes are matched by name, and"
+    text += " pictures fitted to the network"
+    group.add_argument("--data", type=data_source, metavar="DATA", help=text)
+    text = "make light dark and dark light in that --data"
+    group.add_argument("--invert", action="store_true", help=text)
+    text = "folder searched first for the data files"
+    group.add_argument("--data-dir", metavar="FOLDER", help=text)
     group = parser.add_argument_group("work")
-    group.add_argument(
-        "--batch-size",
-        type=number(int, 1),
-        default=EVALUATION_BATCH,
-        metavar="N",
-        help="pictures at once (default: %(default)s)",
-    )
+    text, size = "pictures at once (default: %(default)s)", EVALUATION_BATCH
+    group.add_argument("--batch-size", type=number(int, 1), default=size, metavar="N", help=text)
     add_device(group)
-    group.add_argument(
-        "--out",
-        metavar="FOLDER",
-        help="folder of the results, over those of an earlier evaluation (default: RUN/evaluation)",
-    )
+    text = "folder of the results, over those of an earlier evaluation (default: RUN/evaluation)"
+    group.add_argument("--out", metavar="FOLDER", help=text)
     group.add_argument("--quiet", action="store_true", help="print the result only")
     return parser
 

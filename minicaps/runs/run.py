@@ -76,15 +76,8 @@ def open_run(path, device) -> Run:
         names = tuple(map(str, pictures["class_names"]))
         if len(names) != meta["model"]["classes"]:
             raise ValueError(f"{len(names)} names for {meta['model']['classes']} classes")
-        return Run(
-            path,
-            model,
-            device,
-            options,
-            names,
-            pictures.get("background"),
-            bool(pictures.get("multi")),
-        )
+        background, multi = pictures.get("background"), bool(pictures.get("multi"))
+        return Run(path, model, device, options, names, background, multi)
 
 
 def _complete(saved, model):

@@ -57,38 +57,21 @@ def _check(options, network, given):
     """Raise ValueError for options that do not go together."""
     source, loss, run = options.data, options.optimization.loss, options.run
     schedule = options.optimization.schedule
-    for wrong, sentence in (
-        (
-            "decay" in given and schedule != "exponential",
-            f"--decay belongs to --schedule exponential, not {schedule}",
-        ),
-        (
-            source.layout and not source.compose,
-            "--layout says where the pictures are that --compose joins: give both",
-        ),
-        (
-            network.logits and loss != "cross-entropy",
-            f"the scores of {options.model.name} are logits, for --loss cross-entropy, not {loss}",
-        ),
-        (
-            source.name == "strokes" and source.data_dir,
-            "strokes are drawn, not read: leave --data-dir out",
-        ),
-        (
-            source.name not in data.NAMES and source.data_dir,
-            f"{source.name} is its own place: leave --data-dir out",
-        ),
-        (
-            Path(source.name) in Path(run.out).absolute().parents,
-            f"the run folder {run.out} must not lie in the data: choose another --out",
-        ),
-        (
-            run.tf32 and run.precision != "float32",
-            f"--tf32 rounds products of float32, not of {run.precision}",
-        ),
-    ):
-        if wrong:
-            raise ValueError(sentence)
+    if "decay" in given and schedule != "exponential":
+        raise ValueError(f"--decay belongs to --schedule exponential, not {schedule}")
+    if source.layout and not source.compose:
+        raise ValueError("--layout says where the pictures are that --compose joins: give both")
+    if network.logits and loss != "cross-entropy":
+        name = options.model.name
+        raise ValueError(f"the scores of {name} are logits, for --loss cross-entropy, not {loss}")
+    if source.data_dir and source.name == "strokes":
+        raise ValueError("strokes are drawn, not read: leave --data-dir out")
+    if source.data_dir and source.name not in data.NAMES:
+        raise ValueError(f"{source.name} is its own place: leave --data-dir out")
+    if Path(source.name) in Path(run.out).absolute().parents:
+        raise ValueError(f"the run folder {run.out} must not lie in the data: choose another --out")
+    if run.tf32 and run.precision != "float32":
+        raise ValueError(f"--tf32 rounds products of float32, not of {run.precision}")
 
 
 def check_changeable(given, repeated):

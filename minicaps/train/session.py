@@ -47,10 +47,11 @@ class Session:
             with checkpoint.fitting(path), usage():
                 trainer = self.prepare(resumed(path, saved[1]["options"], given))
                 trainer.load(*saved)
-                _check_epochs(trainer)
+                if trainer.optimization.epochs < (done := trainer.epoch):
+                    raise ValueError(f"{done} epochs are done already: --epochs must not be fewer")
             _check_parts(trainer, path.with_name("split.json"))
             _write_config(trainer)
-            if (done := trainer.epoch) == trainer.optimization.epochs:
+            if done == trainer.optimization.epochs:
                 trainer.display.note(f"all {done} epochs are done: a larger --epochs trains more")
             return self._train(trainer)
 
@@ -83,11 +84,6 @@ class Session:
                 draw(*inspection.redrawn(model, test, names), path)
         _say(summary, folder)
         return summary
-
-
-def _check_epochs(trainer):
-    if trainer.optimization.epochs < trainer.epoch:
-        raise ValueError(f"{trainer.epoch} epochs are done already: --epochs must not be fewer")
 
 
 def _write_config(trainer):

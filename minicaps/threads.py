@@ -20,6 +20,7 @@ from minicaps.backend import array_module
 
 LEAST = 2**18  # numbers, or 32 multiplications each, that are worth a thread
 CACHE = 2**16  # numbers of several arrays that a core's own cache holds
+AHEAD = 2  # results for each core that may be in work, or wait to be taken
 _ours = False  # whether the work of products is ours to share
 _here = threading.local()  # has .worker in a thread of ours
 
@@ -38,26 +39,25 @@ def _pool(workers, process):
 def in_threads(function, items):
     """Yield function(item) for all items, in their order, computed on all cores.
 
-    A thread sees the caller's context (no_grad, numpy.errstate). What a thread calls here it does
-    itself.
+    At most AHEAD results a core are in work or wait, so that a slow caller's memory does not fill
+    with them. A thread sees the caller's context (no_grad, numpy.errstate). What a thread calls
+    here it does itself. After an error, or where the caller stops early, nobody goes on writing.
     """
     if hasattr(_here, "worker") or cores() == 1:
         yield from map(function, items)
         return
     pool, rest, tasks = _pool(cores(), os.getpid()), deque(items), deque()
-    with suppress(RuntimeError):  # Python is on its way out: what is left is done here
-        while rest:
-            tasks.append(pool.submit(copy_context().run, function, rest[0]))
-            rest.popleft()
     try:
-        while tasks:
-            yield tasks.popleft().result()
-    finally:  # after an error the rest need not be done, and nobody goes on writing
+        while rest or tasks:
+            with suppress(RuntimeError):  # Python is on its way out: what is left is done here
+                while rest and len(tasks) < AHEAD * cores():
+                    tasks.append(pool.submit(copy_context().run, function, rest[0]))
+                    rest.popleft()
+            yield tasks.popleft().result() if tasks else function(rest.popleft())
+    finally:
         for task in tasks:
             task.cancel()
-        if tasks:
-            wait(tasks)
-    yield from map(function, rest)
+        wait(tasks)
 
 
 def parts(n, most=None, workers=None):

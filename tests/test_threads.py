@@ -1,5 +1,7 @@
 """Threads share the work, change no number, and are there only when they pay."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -76,6 +78,51 @@ def test_after_an_error_nobody_goes_on_writing(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         list(threads.in_threads(work, range(2)))
     assert wrote == [1]  # it has ended
+
+
+def test_results_do_not_pile_up_before_a_slow_caller(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    started, taken = [], 0
+    for _ in threads.in_threads(started.append, range(40)):
+        time.sleep(0.01)  # time enough to run ahead, for those who may
+        assert len(started) <= taken + 1 + 2 * threads.AHEAD
+        taken += 1
+    assert taken == len(started) == 40
+
+
+def test_ctrl_c_leaves_nobody_writing(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    both, wrote = threading.Barrier(3, timeout=30), []
+
+    def work(n):
+        both.wait()
+        time.sleep(0.2)
+        wrote.append(n)
+
+    def press():
+        both.wait()  # both threads work
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(threads.in_threads(work, range(2)))
+        time.sleep(9)
+    assert sorted(wrote) == [0, 1]  # they have ended
+
+
+def test_a_caller_that_stops_early_leaves_nobody_writing(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    wrote = []
+
+    def work(n):
+        time.sleep(0.05)
+        wrote.append(n)
+
+    for _ in threads.in_threads(work, range(9)):
+        break
+    number = len(wrote)
+    time.sleep(0.2)
+    assert len(wrote) == number < 9
 
 
 LATE = """

@@ -59,10 +59,8 @@ def check_gradients(function, *arrays, step=1e-5, rtol=1e-5, atol=1e-7, seed=0):
         scale = np.abs(gradient[np.isfinite(gradient)]).max(initial=0)
         (alone,) = _gradients(function, arrays, cotangents, [position])
         if not np.allclose(alone, gradient, rtol=rtol, atol=atol * scale, equal_nan=True):
-            raise GradientError(
-                f"argument {position} {array.shape}: the gradient is another when it alone is"
-                " wanted"
-            )
+            where = f"argument {position} {array.shape}"
+            raise GradientError(f"{where}: the gradient is another when it alone is wanted")
         for direction, label, length in _directions(array, rng):
             moved, h = direction != 0, step * length
             found = float(gradient[moved] @ direction[moved])
@@ -71,11 +69,9 @@ def check_gradients(function, *arrays, step=1e-5, rtol=1e-5, atol=1e-7, seed=0):
             apart = abs(found - numeric) / (atol * scale + rtol * abs(numeric) + rounding + TINY)
             apart = np.inf if np.isnan(apart) else apart
             if apart > worst:
-                worst, complaint = (
-                    apart,
-                    f"argument {position} {array.shape}, {label}: the gradient says {found:.9g},"
-                    f" central differences with step {h:.1g} say {numeric:.9g}",
-                )
+                says = f"the gradient says {found:.9g}, central differences"
+                says = f"{label}: {says} with step {h:.1g} say {numeric:.9g}"
+                worst, complaint = apart, f"argument {position} {array.shape}, {says}"
     if complaint:
         raise GradientError(complaint)
 
@@ -108,10 +104,7 @@ def _widened(array):
 def _as_list(outputs):
     outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
     if strange := [type(y).__name__ for y in outputs if not isinstance(y, Tensor)]:
-        raise TypeError(
-            f"the function must return tensors, not {strange[0]}: compute with tensors, not with"
-            " their .data"
-        )
+        raise TypeError(f"the function must return tensors, not {strange[0]}: compute with tensors")
     return outputs
 
 

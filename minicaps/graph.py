@@ -11,8 +11,10 @@ Pullbacks work on raw arrays and are not recorded: there are no second derivativ
 import functools
 import heapq
 import itertools
+from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,17 +65,14 @@ class Node:
         return None if tensor is None else tensor._version
 
 
-class joint:
+class joint(NamedTuple):
     """Marks a pullback whose gradients share one sweep.
 
     sweep(g, wanted) returns one gradient for each positional argument; `wanted` is a tuple of
     booleans, and an entry that is not wanted may be None. The arrays must be distinct.
     """
 
-    __slots__ = ("sweep",)
-
-    def __init__(self, sweep):
-        self.sweep = sweep
+    sweep: Callable
 
 
 def backward(output, cotangent=None):
@@ -85,7 +84,6 @@ def backward(output, cotangent=None):
     if output.node is None:
         raise RuntimeError(
             "backward() on a tensor that depends on no tensor with requires_grad=True"
-            " (or was computed under no_grad)"
         )
     g = _initial_cotangent(output, cotangent)
     pending, queue = {output.node.id: (output.node, g)}, [-output.node.id]
@@ -115,9 +113,8 @@ def _pull(node, g):
     if isinstance(node.pullback, joint):
         gradients = node.pullback.sweep(g, wanted)
         if len(gradients) != len(wanted):
-            raise TypeError(
-                f"{node.name} returned {len(gradients)} gradients for {len(wanted)} inputs"
-            )
+            counts = f"{len(gradients)} gradients for {len(wanted)} inputs"
+            raise TypeError(f"{node.name} returned {counts}")
     else:
         pulls = node.pullback if isinstance(node.pullback, tuple) else (node.pullback,)
         if len(pulls) != len(wanted):
@@ -126,10 +123,8 @@ def _pull(node, g):
                 " each, and make what is constant keyword-only (after a *)"
             )
         gradients = [pull(g) if want and pull else None for pull, want in zip(pulls, wanted)]  # noqa: B905 - counted above
-    return [
-        parent and _fitted(gradient, node, position, parent)
-        for position, (parent, gradient) in enumerate(zip(node.parents, gradients, strict=True))
-    ]
+    pairs = enumerate(zip(node.parents, gradients, strict=True))
+    return [parent and _fitted(gradient, node, k, parent) for k, (parent, gradient) in pairs]
 
 
 def _fitted(gradient, node, position, parent):

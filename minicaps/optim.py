@@ -67,12 +67,9 @@ class Optimizer:
             wrong = ", ".join(sorted(expected ^ state.keys()))
             raise ValueError(f"the optimiser's state does not fit: {wrong}")
         for key, array in self.state.items():
-            saved = state[key]
-            if saved.shape != array.shape or saved.dtype != array.dtype:
-                raise ValueError(
-                    f"{key} is {saved.shape} {saved.dtype} in the state and"
-                    f" {array.shape} {array.dtype} in this optimiser"
-                )
+            saved, own = (f"{a.shape} {a.dtype}" for a in (state[key], array))
+            if saved != own:
+                raise ValueError(f"{key} is {saved} in the state and {own} in this optimiser")
         updates = {name: int(state[f"updates/{name}"]) for name in self.parameters}
         steps = int(state["steps"])
         if min(steps, *updates.values()) < 0:
@@ -86,9 +83,7 @@ def _by_name(parameters):
     """Turn (name, tensor) pairs into a dictionary; refuse what would be trained wrongly or not."""
     pairs = list(parameters.items() if isinstance(parameters, dict) else parameters)
     if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-        raise TypeError(
-            "an optimiser wants (name, tensor) pairs, at least one: model.named_parameters()"
-        )
+        raise TypeError("an optimiser wants (name, tensor) pairs: model.named_parameters()")
     named = dict(pairs)
     for name, p in pairs:
         if not isinstance(p, Tensor) or not p.is_leaf:

@@ -27,9 +27,7 @@ class Tensor:
             raise TypeError("the data of a Tensor is already a Tensor: use it, or .detach() it")
         self._data = as_array(data)
         if self._data.dtype.kind not in "biuf":
-            raise TypeError(
-                f"a Tensor holds real numbers, integers or booleans, not {self._data.dtype} data"
-            )
+            raise TypeError(f"a Tensor holds real numbers, not {self._data.dtype} data")
         self._version, self.grad, self.node = 0, None, None
         if requires_grad:
             if self.dtype.kind != "f":
@@ -53,10 +51,8 @@ class Tensor:
         if self.requires_grad and not self.is_leaf:
             raise RuntimeError("the data of a result cannot be replaced: the graph holds it")
         if array.shape != self.shape or array.dtype != self.dtype:
-            raise ValueError(
-                f"the new data is {array.shape} {array.dtype}, this tensor is {self.shape}"
-                f" {self.dtype}: make a new Tensor instead"
-            )
+            new, old = f"{array.shape} {array.dtype}", f"{self.shape} {self.dtype}"
+            raise ValueError(f"the new data is {new}, this tensor is {old}: make a new Tensor")
         self._data = array
         self._version += 1
 
@@ -81,9 +77,8 @@ class Tensor:
         if not self.is_leaf:
             raise TypeError("only a leaf, a tensor made with requires_grad=True, can move")
         if array.shape != self.shape or array.dtype.kind != "f":
-            raise ValueError(
-                f"a leaf of shape {self.shape} cannot become {array.dtype} of shape {array.shape}"
-            )
+            new = f"{array.dtype} of shape {array.shape}"
+            raise ValueError(f"a leaf of shape {self.shape} cannot become {new}")
         self._data = array
         self._version += 1
         self._make_leaf()
@@ -126,10 +121,7 @@ class Tensor:
 
     def __bool__(self):
         if self.size != 1:
-            raise ValueError(
-                f"the truth value of a tensor of shape {self.shape} is ambiguous: use .data.any()"
-                " or .data.all()"
-            )
+            raise ValueError(f"the truth of shape {self.shape} is ambiguous: use .data.any()")
         return bool(self._data)
 
     def __float__(self):
@@ -145,10 +137,7 @@ class Tensor:
         )
 
     def __array__(self, *args, **kwargs):
-        raise TypeError(
-            "a Tensor does not turn into an array silently (its gradient would be lost):"
-            " use .data or .numpy(), or a function of minicaps.ops"
-        )
+        raise TypeError("a Tensor is no array by itself: use .data, .numpy() or minicaps.ops")
 
 
 def op(function):
@@ -238,7 +227,4 @@ def _raw(argument, name):
 def _check_one_device(arrays, name):
     devices = {device_of(a) for a in arrays if is_array(a)}
     if len(devices) > 1:
-        raise TypeError(
-            f"{name} got arrays on the CPU and on the GPU: copy them to one device first,"
-            " with Device.put or Module.to"
-        )
+        raise TypeError(f"{name} got arrays on the CPU and on the GPU: use Device.put or Module.to")

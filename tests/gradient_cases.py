@@ -262,7 +262,7 @@ def concatenate(shape, rng):
     return lambda *parts: ops.concatenate(parts, axis=axis), arrays
 
 
-@case("_stack")
+@case("_concatenate", "stack")
 def stack(shape, rng):
     axis = any_axis(rng, len(shape) + 1)
     return lambda *parts: ops.stack(parts, axis=axis), [normal(rng, shape) for _ in range(3)]

@@ -687,7 +687,7 @@ def test_a_tensor_does_not_silently_become_an_array(convert):
 
 
 def test_the_refusal_says_what_to_use():
-    with pytest.raises(TypeError, match=r"use \.data or \.numpy\(\), or a function of minicaps"):
+    with pytest.raises(TypeError, match=r"use \.data, \.numpy\(\) or minicaps\.ops"):
         np.asarray(Tensor([1.0]))
 
 

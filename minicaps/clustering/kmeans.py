@@ -17,19 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minicaps import ops
 from minicaps.backend import array_module, to_host
-from minicaps.clustering.clusters import (
-    Clusters,
-    check_points,
-    check_positive,
-    check_start,
-    iterate,
-    rounding_of,
-)
+from minicaps.clustering import clusters
+from minicaps.clustering.clusters import Clusters
 from minicaps.clustering.steps import LEAST, weighted_mean
-from minicaps.ops.activation import softmax
-from minicaps.ops.capsule import direction, length
-from minicaps.ops.reduce import logsumexp
 
 
 class Geometry(NamedTuple):
@@ -58,8 +50,8 @@ def _means(x, c):
 
 EUCLIDEAN = Geometry(squared_distance, lambda x: 0, _means, 2)
 SPHERICAL = Geometry(
-    cost=lambda x, centres: -x @ direction.raw(centres)[0].T,
-    alone=lambda x: -length.raw(x)[0],
+    cost=lambda x, centres: -x @ ops.direction.raw(centres)[0].T,
+    alone=lambda x: -ops.length.raw(x)[0],
     gather=lambda x, c: (c.sum(axis=0), c.T @ x),
     degree=1,
 )
@@ -97,15 +89,15 @@ def spherical_kmeans(x, k, *, inverse_temperature=None, start=None, iterations=1
 
 
 def _cluster(x, k, geometry, K, start, iterations, seed):
-    x = check_points(x, k, iterations)
+    x = clusters.check_points(x, k, iterations)
     hard = math.inf == K
-    K = K if hard else check_positive("inverse_temperature", K, x.dtype)
+    K = K if hard else clusters.check_positive("inverse_temperature", K, x.dtype)
     centres = starting_point(x, k, start, seed, geometry)
 
     def update(last):
         return _assign(x, _move(x, last, geometry, hard), geometry, K)
 
-    return iterate(_assign(x, centres, geometry, K), update, iterations)
+    return clusters.iterate(_assign(x, centres, geometry, K), update, iterations)
 
 
 def starting_point(x, k, start, seed, geometry=EUCLIDEAN, more_shapes=()):
@@ -115,7 +107,7 @@ def starting_point(x, k, start, seed, geometry=EUCLIDEAN, more_shapes=()):
     before (Arthur and Vassilvitskii 2007).
     """
     if start is not None:
-        return check_start(start, x, seed, [(k, x.shape[1]), *more_shapes])
+        return clusters.check_start(start, x, seed, [(k, x.shape[1]), *more_shapes])
     rng = np.random.default_rng(seed)
     chosen = [int(rng.integers(len(x)))]
     gain = np.full(len(x), np.inf)
@@ -141,9 +133,9 @@ def _assign(x, centres, geometry, K):
     with np.errstate(over="ignore"):  # e^−∞ is 0, as it should be
         logits = -K * (cost - least)
     # −(1/K) ln Σ_j e^(−K d_ij), with the least d_ij taken out
-    log_z = logsumexp.raw(logits, axis=1)[0]
+    log_z = ops.logsumexp.raw(logits, axis=1)[0]
     objective = float(least.sum()) - float(log_z.sum()) / K
-    return Clusters(centres, softmax.raw(logits, axis=1)[0], objective)
+    return Clusters(centres, ops.softmax.raw(logits, axis=1)[0], objective)
 
 
 def _move(x, last, geometry, hard):
@@ -160,7 +152,7 @@ def _refill(x, centres, empty, geometry):
     for j in np.flatnonzero(to_host(empty)):
         gain = cost.min(axis=1) - geometry.alone(x)
         most = int(gain.argmax())
-        if float(gain[most]) <= rounding_of(x) ** geometry.degree:
+        if float(gain[most]) <= clusters.rounding_of(x) ** geometry.degree:
             break  # fewer different points than centres
         centres[j] = x[most]
         cost[:, j] = geometry.cost(x, centres[j : j + 1])[:, 0]

@@ -10,19 +10,12 @@ product of Gaussians of one dimension, so all three covariances share one densit
 
 import numpy as np
 
+from minicaps import ops
 from minicaps.backend import array_module
-from minicaps.clustering.clusters import (
-    Clusters,
-    check_points,
-    check_positive,
-    iterate,
-    largest_of,
-    relative_rounding,
-)
+from minicaps.clustering import clusters
+from minicaps.clustering.clusters import Clusters, relative_rounding
 from minicaps.clustering.kmeans import starting_point
 from minicaps.clustering.steps import LEAST, log_density, m_step
-from minicaps.ops.activation import softmax
-from minicaps.ops.reduce import logsumexp
 
 COVARIANCES = ("full", "diagonal", "isotropic")
 
@@ -42,7 +35,7 @@ def gmm(x, k, *, covariance="full", floor=None, sigma=None, start=None, iteratio
     Returns `Clusters`; objective is the log-likelihood Σ_i ln p(x_i). The history begins with
     the given or drawn means; from given responsibilities it begins after the first M step.
     """
-    x = check_points(x, k, iterations)
+    x = clusters.check_points(x, k, iterations)
     if covariance not in COVARIANCES:
         raise ValueError(f"unknown covariance {covariance!r}: choose {', '.join(COVARIANCES)}")
     start = starting_point(x, k, start, seed, more_shapes=[(len(x), k)])
@@ -67,7 +60,7 @@ def gmm(x, k, *, covariance="full", floor=None, sigma=None, start=None, iteratio
     else:
         _check_shares(start)
         first = update(everything._replace(responsibilities=start))
-    result = iterate(first, update, iterations if from_means else iterations - 1)
+    result = clusters.iterate(first, update, iterations if from_means else iterations - 1)
     history = tuple(_rescaled(record, unit, covariance) for record in result.history)
     return history[-1]._replace(history=history)
 
@@ -83,11 +76,13 @@ def _least_variances(x, start, covariance, floor, sigma):
         if covariance != "isotropic" or floor is not None:
             raise ValueError('sigma takes covariance="isotropic" and no floor: it fixes both')
         low = float(noise.max())
-        return xp.full_like(spread, check_positive("sigma", sigma, x.dtype, low, power=2) ** 2)
+        return xp.full_like(
+            spread, clusters.check_positive("sigma", sigma, x.dtype, low, power=2) ** 2
+        )
     if floor is None:
         least = xp.maximum(1e-6 * spread, float(limits.tiny))
     else:
-        least = xp.full_like(spread, check_positive("floor", floor, x.dtype))
+        least = xp.full_like(spread, clusters.check_positive("floor", floor, x.dtype))
     return xp.maximum(least, noise**2)
 
 
@@ -103,7 +98,7 @@ def _rescaled(record, unit, covariance):
 
 
 def _check_shares(start):
-    least, wrong = float(start.min()), largest_of(start.sum(axis=1) - 1)
+    least, wrong = float(start.min()), clusters.largest_of(start.sum(axis=1) - 1)
     if least < 0 or wrong > float(np.finfo(start.dtype).eps) ** 0.5:
         raise ValueError(
             "start responsibilities must not be negative and must sum to 1 in each row: "
@@ -141,8 +136,8 @@ def _e_step(x, weights, centres, variance, axes, covariance):
     # ln π_j N_ij, (n, k)
     log_weights = xp.log(xp.maximum(weights, float(np.finfo(x.dtype).tiny)))
     logits = (log_density(away**2, variance) + log_weights[:, None]).T
-    likelihood = float(logsumexp.raw(logits, axis=1)[0].sum())
-    R = softmax.raw(logits, axis=1)[0]
+    likelihood = float(ops.logsumexp.raw(logits, axis=1)[0].sum())
+    R = ops.softmax.raw(logits, axis=1)[0]
     if covariance == "full":
         variance = (axes * variance[:, None]) @ axes.mT
     elif covariance == "isotropic":

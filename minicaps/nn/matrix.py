@@ -32,10 +32,8 @@ def matrix_votes(poses, weight):
     """
     fits = poses.ndim == weight.ndim == 4 and poses.shape[1] == weight.shape[0]
     if not fits or len({*poses.shape[2:], *weight.shape[2:]}) > 1:
-        raise ValueError(
-            "poses (B, I, 4, 4) and matrices (I, J, 4, 4) do not fit:"
-            f" {poses.shape}, {weight.shape}"
-        )
+        shapes = f"{poses.shape}, {weight.shape}"
+        raise ValueError(f"poses (B, I, 4, 4) and matrices (I, J, 4, 4) do not fit: {shapes}")
     xp = array_module(poses)
     (b, i, n, _), j = poses.shape, weight.shape[1]
     dtype = xp.result_type(poses.dtype, weight.dtype)
@@ -99,9 +97,9 @@ class MatrixCaps(Module):
 
     def routed(self, layer, poses, activations, votes_size):
         if poses.shape != (*activations.shape, SIDE, SIDE):
+            given = f"{poses.shape} and {activations.shape}"
             raise ValueError(
-                f"a grid of capsules has poses (B, H, W, T, 4, 4) and activations (B, H, W, T), not"
-                f" {poses.shape} and {activations.shape}"
+                f"grids have poses (B, H, W, T, 4, 4), activations (B, H, W, T): {given}"
             )
         inputs, parameters = [poses, activations], [self.weight, self.beta_u, self.beta_a]
         return route_in_blocks(layer, inputs, parameters, votes_size, copies=16, keep=True)

@@ -151,11 +151,9 @@ class Module:
         if unknown := sorted(state.keys() - own.keys()):
             raise ValueError(f"the state has {', '.join(unknown)}, which this model has not")
         for name, array in own.items():
-            if state[name].shape != array.shape or state[name].dtype != array.dtype:
-                raise ValueError(
-                    f"{name} is {state[name].shape} {state[name].dtype} in the state and"
-                    f" {array.shape} {array.dtype} in this model"
-                )
+            saved, here = (f"{a.shape} {a.dtype}" for a in (state[name], array))
+            if saved != here:
+                raise ValueError(f"{name} is {saved} in the state and {here} in this model")
         new = {name: _laid_out_like(a, state[name], array_module(a)) for name, a in own.items()}
         for name, p in self.named_parameters():
             p.data = new[name]

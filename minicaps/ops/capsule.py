@@ -81,13 +81,8 @@ def _ratio(xp, g, n):
 
 
 # kind -> function of the length n returning the new length g(n), g(n)/n and the slope g'(n)
-SQUASHES = {
-    "paper": _paper,
-    "half": lambda xp, n: _paper(xp, n, a=0.5),
-    "tanh": _tanh,
-    "exp": _exp,
-    "rational": _rational,
-}
+SQUASHES = {"paper": _paper, "half": lambda xp, n: _paper(xp, n, a=0.5)}
+SQUASHES |= {"tanh": _tanh, "exp": _exp, "rational": _rational}
 
 
 def check_squash(kind):

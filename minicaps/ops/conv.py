@@ -27,15 +27,10 @@ WORKSPACE = 32 * 2**20
 def _check(x, weight, bias, stride, padding):
     """Refuse what cannot be convolved."""
     if x.ndim != 4 or weight.ndim != 4:
-        raise ValueError(
-            f"conv2d wants images (B, C, H, W) and kernels (O, C, K, L), not {x.shape} and"
-            f" {weight.shape}"
-        )
+        given = f"{x.shape} and {weight.shape}"
+        raise ValueError(f"conv2d wants images (B, C, H, W) and kernels (O, C, K, L), not {given}")
     if x.shape[1] != weight.shape[1]:
-        raise ValueError(
-            f"the images have {x.shape[1]} channels, the kernels {weight.shape[1]}:"
-            f" {x.shape} and {weight.shape}"
-        )
+        raise ValueError(f"the images have {x.shape[1]} channels, the kernels {weight.shape[1]}")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"the bias must have shape {weight.shape[:1]}, not {bias.shape}")
     check_window(x.shape, weight.shape[2:], stride, padding)
@@ -46,14 +41,12 @@ def check_window(shape, window, stride, padding):
     if not all(isinstance(n, int | np.integer) for n in (stride, padding)):
         raise TypeError(f"stride and padding are one whole number each: {stride!r}, {padding!r}")
     if min(*window, stride) < 1 or padding < 0:
-        raise ValueError(
-            f"window and stride must be at least 1 and padding 0: {window}, {stride}, {padding}"
-        )
+        given = f"{window}, {stride}, {padding}"
+        raise ValueError(f"window and stride must be at least 1 and padding 0: {given}")
     if any(n + 2 * padding < k for n, k in zip(shape[-2:], window, strict=True)):
-        raise ValueError(
-            f"a {window[0]}×{window[1]} window does not fit into images of"
-            f" {shape[-2]}×{shape[-1]} with padding {padding}"
-        )
+        (k, l), (h, w) = window, shape[-2:]
+        images = f"images of {h}×{w} with padding {padding}"
+        raise ValueError(f"a {k}×{l} window does not fit into {images}")
 
 
 def windows(x, window, stride):

@@ -42,24 +42,15 @@ def _concatenate(*arrays, axis):
     ends = [0]
     for a in arrays:
         ends.append(ends[-1] + a.shape[axis])
-    return (
-        xp.concatenate(arrays, axis=axis),
-        joint(lambda g, wanted: xp.split(g, ends[1:-1], axis=axis)),
-    )
+    y = xp.concatenate(arrays, axis=axis)
+    return y, joint(lambda g, wanted: xp.split(g, ends[1:-1], axis=axis))
 
 
 def stack(tensors, *, axis=0):
     """Join `tensors` of one shape along a new axis."""
-    return _stack(*tensors, axis=axis)
-
-
-@op
-def _stack(*arrays, axis):
-    xp = array_module(*arrays)
-    return (
-        xp.stack(arrays, axis=axis),
-        joint(lambda g, wanted: list(xp.moveaxis(g, axis, 0))),
-    )
+    shape = list(tensors[0].shape)
+    shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 1)
+    return concatenate([reshape(x, shape=shape) for x in tensors], axis=axis)
 
 
 @op

@@ -28,7 +28,6 @@ def one_hot(targets, like):
         )
     classes = like.shape[1]
     if xp is np and targets.size and not 0 <= targets.min() <= targets.max() < classes:
-        raise ValueError(
-            f"labels must be 0 to {classes - 1}; these go from {targets.min()} to {targets.max()}"
-        )
+        span = f"{targets.min()} to {targets.max()}"
+        raise ValueError(f"labels must be 0 to {classes - 1}; these go from {span}")
     return (targets[:, None] == xp.arange(classes)).astype(like.dtype)

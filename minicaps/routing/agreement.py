@@ -13,10 +13,8 @@ The plain version is made of small ops. The fast one is a single op whose revers
 by hand; it visits the votes once for each sum above and keeps nothing of their size.
 """
 
+from minicaps import ops
 from minicaps.backend import array_module
-from minicaps.ops.capsule import direction, length
-from minicaps.ops.capsule import squash as squash_vectors
-from minicaps.ops.product import einsum
 from minicaps.routing.coupling import beside_orphans, couple
 from minicaps.routing.fixed_point import meet_at_fixed_point
 from minicaps.routing.routed import Routed, RoutingOptions, check_votes, keeping, read_out
@@ -34,14 +32,14 @@ def agreement_plain(
 
     def gather(votes, b):
         c = couple(β * b, axis=2, orphans=orphans, windows=windows)  # (B, I, J)
-        s = einsum("bij,bijd->bjd", c, votes)
+        s = ops.einsum("bij,bijd->bjd", c, votes)
         return s, Tensor(beside_orphans(c.data, windows)) if orphans else c
 
     def move(s):
-        return direction(s) if update == "spherical" else squash_vectors(s, kind=squash)
+        return ops.direction(s) if update == "spherical" else ops.squash(s, kind=squash)
 
     def agree(votes, v):
-        return einsum("bijd,bjd->bij", votes, v)
+        return ops.einsum("bijd,bjd->bij", votes, v)
 
     def meet(votes, v):
         return gather(votes, agree(votes, v))
@@ -84,7 +82,7 @@ def agreement(
         return agreement_plain(votes, **options, **parents)
     poses, c = _agreement(votes, **options, parents=parents)
     c = c.transpose(0, 2, 1)
-    return Routed(poses, length(poses), Tensor(beside_orphans(c, windows) if orphans else c))
+    return Routed(poses, ops.length(poses), Tensor(beside_orphans(c, windows) if orphans else c))
 
 
 @op
@@ -100,9 +98,9 @@ def _agreement(votes, *, iterations, update, gradient, inverse_temperature, squa
         s = (c[:, :, None, :] @ U)[:, :, 0]  # (B, J, D)
         last = t == iterations - 1
         if update == "spherical" and not last:
-            v, pull_v = direction.raw(s)
+            v, pull_v = ops.direction.raw(s)
         else:
-            v, pull_v = squash_vectors.raw(s, kind=squash)
+            v, pull_v = ops.squash.raw(s, kind=squash)
         tape.append((c, pull_c, v, pull_v))
         if not last:
             agreed = (U @ v[..., None])[..., 0]  # (B, J, I)

@@ -6,10 +6,9 @@ for the backward pass; else the backward pass makes those of each block again.
 
 import numpy as np
 
+from minicaps import ops
 from minicaps.backend import array_module
 from minicaps.graph import is_recording, joint, recording
-from minicaps.ops.product import einsum
-from minicaps.ops.shape import concatenate
 from minicaps.routing.routed import Routed
 from minicaps.tensor import Tensor, op
 from minicaps.threads import cores, in_threads, parts
@@ -22,15 +21,14 @@ KEEP = 2**28  # bytes of votes that a backward pass may find kept
 def _check_votes(u, weight):
     fits = u.ndim == 3 and weight.ndim == 4 and u.shape[1:] == (weight.shape[0], weight.shape[2])
     if not fits or 0 in weight.shape:
-        raise ValueError(
-            f"capsules (B, I, N) and weights (I, J, N, D) do not fit: {u.shape}, {weight.shape}"
-        )
+        shapes = f"{u.shape}, {weight.shape}"
+        raise ValueError(f"capsules (B, I, N) and weights (I, J, N, D) do not fit: {shapes}")
 
 
 def make_votes_plain(u, weight):
     """û_j|i = W_ijᵀ u_i: capsules u (B, I, N) and weight (I, J, N, D) give votes (B, I, J, D)."""
     _check_votes(u, weight)
-    return einsum("bin,ijnd->bijd", u, weight)
+    return ops.einsum("bin,ijnd->bijd", u, weight)
 
 
 @op
@@ -79,15 +77,11 @@ def route_in_blocks(layer, inputs, parameters, votes_size, *, copies=1, keep=Non
         raise ValueError(f"the inputs have batches of different sizes: {lengths}")
     bytes_each = votes_size * inputs[0].dtype.itemsize
     keep = lengths[0] * bytes_each <= KEEP if keep is None else keep
+    tensors = [*inputs, *parameters]
     joined, couplings, history = _route_in_blocks(
-        *inputs,
-        *parameters,
-        layer=layer,
-        batched=len(inputs),
-        block=copies * bytes_each,
-        needed=[t.requires_grad for t in (*inputs, *parameters)],
-        keep=keep and is_recording.get(),
-    )
+        *tensors, layer=layer, batched=len(inputs), block=copies * bytes_each,
+        needed=[t.requires_grad for t in tensors], keep=keep and is_recording.get(),
+    )  # fmt: skip
     return Routed(joined[..., :-1], joined[..., -1], couplings).with_history(history)
 
 
@@ -111,7 +105,7 @@ def _route_in_blocks(*arrays, layer, batched, block, needed, keep):
         tensors = [Tensor(x, requires_grad=need) for x, need in zip(own, needed, strict=True)]
         routed = layer(*tensors)
         last = routed.activations.reshape(*routed.activations.shape, 1)
-        return tensors, concatenate([routed.poses, last], axis=-1), routed
+        return tensors, ops.concatenate([routed.poses, last], axis=-1), routed
 
     def forward(rows):
         with recording(keep):
@@ -146,19 +140,12 @@ def _route_in_blocks(*arrays, layer, batched, block, needed, keep):
     kept, joined, couplings, histories = map(list, zip(*each(forward, blocks), strict=True))
     joined = xp.concatenate(joined)
     per_sample = len(joined) // max(1, samples)
-    return joined, joint(sweep), _end_to_end(couplings), _histories_end_to_end(histories)
+    # Where blocks needed different numbers of iterations, those that all had
+    history = [Routed(*map(_end_to_end, zip(*some))) for some in zip(*histories)]  # noqa: B905
+    return joined, joint(sweep), _end_to_end(couplings), history
 
 
 def _end_to_end(tensors):
     """Blocks of couplings, poses or activations as those of the whole batch."""
     xp = array_module(tensors[0].data)
     return Tensor(xp.concatenate([t.data for t in tensors]))
-
-
-def _histories_end_to_end(histories):
-    """The history of the whole batch; where blocks needed different numbers of iterations, of those
-    that all had."""
-    return [
-        Routed(*map(_end_to_end, zip(*of_blocks, strict=True)))
-        for of_blocks in zip(*histories, strict=False)
-    ]

@@ -9,13 +9,9 @@ Soft K-means among the votes of each sample, where each child has a vote for eve
 ψ starts uniform. A parent that nobody is near has the mean 0.
 """
 
+from minicaps import ops
 from minicaps.backend import array_module
 from minicaps.clustering.steps import LEAST, inverse, weighted_mean
-from minicaps.ops.capsule import length
-from minicaps.ops.capsule import squash as squash_vectors
-from minicaps.ops.math import where
-from minicaps.ops.product import einsum
-from minicaps.ops.reduce import sum
 from minicaps.routing.coupling import couple
 from minicaps.routing.fixed_point import meet_at_fixed_point
 from minicaps.routing.routed import Routed, RoutingOptions, check_votes, keeping, read_out
@@ -33,13 +29,13 @@ def distance_plain(
 
     def gather(votes, logits):
         ψ = couple(logits, axis=2, windows=windows)  # (B, I, J)
-        total = sum(ψ, axis=1, keepdims=True)
+        total = ops.sum(ψ, axis=1, keepdims=True)
         alive = total.data > LEAST
-        share = ψ * (alive / where(alive, total, 1))
-        return einsum("bij,bijd->bjd", share, votes), ψ
+        share = ψ * (alive / ops.where(alive, total, 1))
+        return ops.einsum("bij,bijd->bjd", share, votes), ψ
 
     def near(votes, m):
-        return -λ * sum((votes - m[:, None]) ** 2, axis=3)
+        return -λ * ops.sum((votes - m[:, None]) ** 2, axis=3)
 
     def meet(votes, m):
         return gather(votes, near(votes, m))
@@ -73,7 +69,7 @@ def distance(
     if gradient == "implicit" or keeping.get():  # the fused one keeps no iterations
         return distance_plain(votes, windows=windows, **options)
     poses, ψ = _distance(votes, **options, windows=windows)
-    return Routed(poses, length(poses), Tensor(ψ.transpose(0, 2, 1)))
+    return Routed(poses, ops.length(poses), Tensor(ψ.transpose(0, 2, 1)))
 
 
 @op
@@ -92,7 +88,7 @@ def _distance(votes, *, iterations, gradient, inverse_temperature, squash, windo
             square = X - m[..., None]
             square *= square
             logits = scale @ square
-    v, pull_v = squash_vectors.raw(m, kind=squash)
+    v, pull_v = ops.squash.raw(m, kind=squash)
 
     def pullback(g):
         # ∂loss/∂X is a sum of outer products, and of multiples of X from the squares.

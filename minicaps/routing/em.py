@@ -17,17 +17,14 @@ In the paper β_u counts in each of the D dimensions: its β_u is ours divided b
 """
 
 import math
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
+from minicaps import ops
 from minicaps.backend import array_module
 from minicaps.clustering.steps import LEAST, inverse, log_density, m_step
 from minicaps.graph import joint
-from minicaps.ops.activation import log_sigmoid, sigmoid
-from minicaps.ops.math import clip, exp, log, where
-from minicaps.ops.product import einsum
-from minicaps.ops.reduce import sum
 from minicaps.routing.coupling import couple
 from minicaps.routing.routed import Routed, check_votes, keeping
 from minicaps.tensor import Tensor, op
@@ -51,22 +48,22 @@ def em_plain(
     for λ in _temperatures(inverse_temperature, iterations):
         # M: weighted moments of the votes
         w = R if activations is None else R * activations[:, :, None]
-        total = sum(w, axis=1)  # (B, J)
+        total = ops.sum(w, axis=1)  # (B, J)
         alive = total.data > LEAST
-        share = w * (alive / where(alive, total, 1))[:, None]  # (B, I, J)
-        mean = einsum("bij,bijd->bjd", share, votes)
+        share = w * (alive / ops.where(alive, total, 1))[:, None]  # (B, I, J)
+        mean = ops.einsum("bij,bijd->bjd", share, votes)
         square = (votes - mean[:, None]) ** 2
-        variance = clip(einsum("bij,bijd->bjd", share, square), low=floor)
-        log_scale = 0.5 * sum(log(variance), axis=2)  # Σ_d ln σ_jd, (B, J)
+        variance = ops.clip(ops.einsum("bij,bijd->bjd", share, square), low=floor)
+        log_scale = 0.5 * ops.sum(ops.log(variance), axis=2)  # Σ_d ln σ_jd, (B, J)
         if step == "gmm":
-            log_a = log(clip(total / votes.shape[1], low=LEAST))  # ln π_j
+            log_a = ops.log(ops.clip(total / votes.shape[1], low=LEAST))  # ln π_j
         else:
-            amount = total if step == "complete" else sum(share, axis=1)
-            log_a = log_sigmoid(λ * (beta_a - (beta_u + log_scale) * amount))
-        routed = Routed(mean, exp(log_a), R.detach())
+            amount = total if step == "complete" else ops.sum(share, axis=1)
+            log_a = ops.log_sigmoid(λ * (beta_a - (beta_u + log_scale) * amount))
+        routed = Routed(mean, ops.exp(log_a), R.detach())
         history += [routed.map(Tensor.detach)] if keeping.get() else []
         # E: whose Gaussian explains the vote?
-        log_p = -0.5 * sum(square / variance[:, None], axis=3) - log_scale[:, None]
+        log_p = -0.5 * ops.sum(square / variance[:, None], axis=3) - log_scale[:, None]
         R = couple(log_p + log_a[:, None], windows=windows)
         R = R.detach() if gradient == "stop" else R
     return routed.with_history(history)
@@ -126,9 +123,7 @@ def _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
     if gradient not in ("unrolled", "stop"):
         raise ValueError(f"EM routing has the gradients unrolled and stop, not {gradient!r}")
     if iterations == 1 and gradient == "stop":
-        raise ValueError(
-            "no gradient passes the couplings of 1 iteration: leave gradient='stop' out"
-        )
+        raise ValueError("no gradient passes the couplings of 1 iteration: leave 'stop' out")
     if step == "gmm" and inverse_temperature is not None:
         raise ValueError("inverse_temperature has no effect in step 'gmm': leave it out")
     if not float(np.finfo(votes.dtype).tiny) <= floor < math.inf:
@@ -153,22 +148,13 @@ def _check_range(name, value):
     """
     value = value.data if isinstance(value, Tensor) else value
     if isinstance(value, np.ndarray) and ((value < 0) | (value > 1.001)).any():
-        raise ValueError(
-            f"{name} must be from 0 to 1; these go from {value.min():.3g} to {value.max():.3g}"
-        )
+        span = f"{value.min():.3g} to {value.max():.3g}"
+        raise ValueError(f"{name} must be from 0 to 1; these go from {span}")
 
 
-class _Iteration(NamedTuple):
-    """What an iteration keeps for the way back; shapes (B, J, I), (B, J) and (B, J, D)."""
-
-    R: object
-    share: object
-    total: object
-    mean: object
-    variance: object
-    a: object
-    pull_a: object  # of ln a
-    pull_R: object  # from these responsibilities to the logits of the E step before
+# What an iteration keeps for the way back: R and share (B, J, I), total and a (B, J), mean and
+# variance (B, J, D), the pullback of ln a, and that of R to the logits of the E step before.
+_Iteration = namedtuple("_Iteration", "R share total mean variance a pull_a pull_R")
 
 
 @op
@@ -203,12 +189,12 @@ def _log_activation(total, variance, beta_u, beta_a, λ, step, children):
     z = λ * (beta_a - scale * amount)
 
     def pullback(g):
-        grad_z = λ * g * sigmoid.raw(-z)[0]
+        grad_z = λ * g * ops.sigmoid.raw(-z)[0]
         grad_scale = -grad_z * amount
         grad_total = -grad_z * scale if step == "complete" else xp.zeros_like(total)
         return grad_total, 0.5 * grad_scale[..., None] / variance, grad_scale, grad_z
 
-    return log_sigmoid.raw(z)[0], pullback
+    return ops.log_sigmoid.raw(z)[0], pullback
 
 
 def _reverse(g, X, activations, tape, floor, gradient):

@@ -10,12 +10,9 @@ v ← f(v, θ) converges where f contracts. Two ways to ∂loss/∂θ, given g =
 import math
 import warnings
 
+from minicaps import ops
 from minicaps.backend import array_module
 from minicaps.graph import joint, no_grad, recording
-from minicaps.ops.activation import softmax
-from minicaps.ops.math import cos
-from minicaps.ops.product import einsum
-from minicaps.ops.reduce import mean
 from minicaps.routing.routed import keeping
 from minicaps.tensor import Tensor, op
 
@@ -90,25 +87,17 @@ def _iterate(f, v, iterations, what, visited):
                 visited.append(v)
     moved = xp.where(finite, moved, math.inf)
     residual = float((moved / xp.where(finite & (size > 0), size, 1)).max())
-    warnings.warn(
-        f"{iterations} rounds did not find {what}: one more would change it by {residual:.0e} of"
-        " its size. Allow more iterations, or make a round contract more: in routing, by a smaller"
-        " inverse_temperature",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+    found = f"{iterations} rounds did not find {what}: one more would change it by {residual:.0e}"
+    advice = "Allow more iterations, or, in routing, a smaller inverse_temperature"
+    warnings.warn(f"{found} of its size. {advice}", RuntimeWarning, stacklevel=2)
     return v
 
 
 def meet_at_fixed_point(meet, move, votes, v, iterations):
     """Return s, c = meet(votes, v) where v = move(s), with an implicit gradient: the fixed point is
     looked for from the given v. Inside `keep_history` also those of the iterations, in a list."""
-    v, visited = _fixed_point(
-        votes,
-        step=lambda v, votes: move(meet(votes, v)[0]),
-        start=v.detach().data,
-        iterations=iterations,
-    )
+    step, start = lambda v, votes: move(meet(votes, v)[0]), v.detach().data
+    v, visited = _fixed_point(votes, step=step, start=start, iterations=iterations)
     earlier = [meet(votes, Tensor(before)) for before in visited[:-1]] if keeping.get() else []
     return *meet(votes, v), earlier
 
@@ -119,7 +108,7 @@ def cosine_activation(x, *, iterations=50, gradient="unrolled"):
     The derivative of a round is sin y: the closer to ±1, the slower. The others as in
     `fixed_point`, whose samples are along the first axis.
     """
-    return fixed_point(lambda y, x: x - cos(y), x, x, iterations=iterations, gradient=gradient)
+    return fixed_point(lambda y, x: x - ops.cos(y), x, x, iterations=iterations, gradient=gradient)
 
 
 def self_consistent_pooling(x, *, iterations=50, gradient="unrolled"):
@@ -129,7 +118,7 @@ def self_consistent_pooling(x, *, iterations=50, gradient="unrolled"):
     """
 
     def step(m, x):
-        attention = softmax(einsum("bd,bid->bi", m, x), axis=1)
-        return einsum("bi,bid->bd", attention, x)
+        attention = ops.softmax(ops.einsum("bd,bid->bi", m, x), axis=1)
+        return ops.einsum("bi,bid->bd", attention, x)
 
-    return fixed_point(step, mean(x, axis=1), x, iterations=iterations, gradient=gradient)
+    return fixed_point(step, ops.mean(x, axis=1), x, iterations=iterations, gradient=gradient)

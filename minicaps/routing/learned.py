@@ -1,9 +1,6 @@
 """Couplings that are trained instead of routed: the control for every routing."""
 
-from minicaps.ops.capsule import length
-from minicaps.ops.capsule import squash as squash_vectors
-from minicaps.ops.product import einsum
-from minicaps.ops.shape import expand
+from minicaps import ops
 from minicaps.routing.coupling import couple
 from minicaps.routing.routed import Routed
 
@@ -15,11 +12,9 @@ def learned(votes, logits, *, squash="paper", windows=None):
     iteration. Arguments and result as of every routing.
     """
     if votes.shape[1:3] != logits.shape:
-        raise ValueError(
-            f"the learned couplings are for {logits.shape[0]} children and {logits.shape[1]}"
-            f" parents, not {votes.shape[1]} and {votes.shape[2]}"
-        )
-    b = expand(logits, shape=votes.shape[:3])
+        (i, j), given = logits.shape, f"{votes.shape[1]} and {votes.shape[2]}"
+        raise ValueError(f"the learned couplings are for {i} children and {j} parents, not {given}")
+    b = ops.expand(logits, shape=votes.shape[:3])
     c = couple(b, axis=2, windows=windows)
-    v = squash_vectors(einsum("bij,bijd->bjd", c, votes), kind=squash)
-    return Routed(v, length(v), c.detach())
+    v = ops.squash(ops.einsum("bij,bijd->bjd", c, votes), kind=squash)
+    return Routed(v, ops.length(v), c.detach())

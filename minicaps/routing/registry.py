@@ -31,10 +31,8 @@ def choose(name, **options):
     options = {key: value for key, value in options.items() if value is not None}
     known = inspect.signature(routings[name]).parameters.keys() - NO_OPTIONS
     if unknown := sorted(options.keys() - known):
-        raise ValueError(
-            f"{', '.join(unknown)}: no option of {name} routing, which has"
-            f" {', '.join(sorted(known))}"
-        )
+        unknown, known = ", ".join(unknown), ", ".join(sorted(known))
+        raise ValueError(f"{unknown}: no option of {name} routing, which has {known}")
     logits = {} if "update" in known else {"update": None}
     RoutingOptions(**logits | options)  # refuses wrong values
     return partial(routings[name], **options)

@@ -6,8 +6,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minicaps.ops.capsule import check_squash, length
-from minicaps.ops.capsule import squash as squash_vectors
+from minicaps import ops
+from minicaps.ops.capsule import check_squash
 from minicaps.tensor import Tensor
 
 UPDATES = ("accumulate", "recompute", "spherical")
@@ -57,12 +57,12 @@ class Routed(_Capsules):
 def read_out(s, c, squash, earlier):
     """Return the vectors s (B, J, D), squashed, as Routed. earlier: (s, c) of the iterations before
     this one, in a list."""
-    v = squash_vectors(s, kind=squash)
-    routed, history = Routed(v, length(v), c.detach()), []
+    v = ops.squash(s, kind=squash)
+    routed, history = Routed(v, ops.length(v), c.detach()), []
     if keeping.get():
         for s, c in earlier:
-            v = squash_vectors(s.detach(), kind=squash)
-            history.append(Routed(v, length(v), c.detach()))
+            v = ops.squash(s.detach(), kind=squash)
+            history.append(Routed(v, ops.length(v), c.detach()))
         history.append(routed.map(Tensor.detach))
     return routed.with_history(history)
 
@@ -70,9 +70,8 @@ def read_out(s, c, squash, earlier):
 def check_votes(votes):
     """Raise ValueError unless `votes` has four axes and there is something to route."""
     if votes.ndim != 4 or 0 in votes.shape[1:]:
-        raise ValueError(
-            f"votes must have shape (B, I, J, D) with I, J and D at least 1, not {votes.shape}"
-        )
+        least = "with I, J and D at least 1"
+        raise ValueError(f"votes must have shape (B, I, J, D) {least}, not {votes.shape}")
 
 
 @dataclass(frozen=True)
@@ -94,19 +93,16 @@ class RoutingOptions:
         if self.iterations < 1:
             raise ValueError(f"routing needs at least 1 iteration, not {self.iterations}")
         if not 0 < self.inverse_temperature < math.inf:
-            raise ValueError(
-                f"inverse_temperature must be positive and finite, not {self.inverse_temperature}"
-            )
+            β = self.inverse_temperature
+            raise ValueError(f"inverse_temperature must be positive and finite, not {β}")
         if self.gradient not in GRADIENTS:
             raise ValueError(f"unknown gradient {self.gradient!r}: choose {', '.join(GRADIENTS)}")
         check_squash(self.squash)
         for name in ("update", "gradient", "inverse_temperature"):
             value = getattr(self, name)
             if self.iterations == 1 and value not in (None, getattr(RoutingOptions, name)):
-                raise ValueError(
-                    f"{name} {value!r} has no effect in 1 iteration, whose couplings are all equal:"
-                    " leave it out"
-                )
+                why = "has no effect in 1 iteration, whose couplings are all equal: leave it out"
+                raise ValueError(f"{name} {value!r} {why}")
         if (self.gradient, self.update) == ("implicit", "accumulate"):
             raise ValueError(
                 'gradient "implicit" needs a fixed point, and update "accumulate" has none: its'

@@ -53,7 +53,8 @@ def in_threads(function, items):
                 while rest and len(tasks) < AHEAD * cores():
                     tasks.append(pool.submit(copy_context().run, function, rest[0]))
                     rest.popleft()
-            yield tasks.popleft().result() if tasks else function(rest.popleft())
+            yield tasks[0].result() if tasks else function(rest[0])
+            (tasks or rest).popleft()
     finally:
         for task in tasks:
             task.cancel()

@@ -1,7 +1,6 @@
 """The options of `python -m minicaps.train`: each is explained, checked and obeyed."""
 
 import argparse
-import inspect
 
 import numpy as np
 import pytest
@@ -167,7 +166,7 @@ def given(name):
 
 @pytest.mark.parametrize("model", models.MODELS)
 def test_a_model_takes_the_options_that_its_class_has(no_work, capsys, model):
-    arguments = inspect.signature(models.MODELS[model]).parameters
+    arguments = models.options_of(model)
     for name, argument in OF_THE_MODEL.items():
         if argument in arguments:
             parsed = vars(make_parser().parse_args(["--model", model, *given(name)]))

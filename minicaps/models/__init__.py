@@ -18,6 +18,7 @@ __all__ = [
     "MatrixCapsNet",
     "PoolingCNN",
     "build",
+    "options_of",
 ]
 
 MODELS = {
@@ -30,14 +31,21 @@ MODELS = {
 }
 
 
+def options_of(name):
+    """The options of the network `name`, with their defaults; None is that of a layer inside."""
+    parameters = inspect.signature(MODELS[name]).parameters.values()
+    own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return own | getattr(MODELS[name], "routing_options", {})
+
+
 def build(name, input_shape, classes, **options):
     """Make the network `name` for images of `input_shape` (C, H, W) and a number of classes.
 
     The names are the keys of `MODELS`, the options those of the network's class; `config` of the
-    result has all that is needed to build it again. Every class says its usual `loss`, whether its
-    activations are `logits`, what they are called (`score`), and in `children_grid`, or None, where
-    the children of the class capsules lie (`minicaps.models.sizes.ChildrenGrid`). Raises ValueError
-    for what does not exist or does not fit.
+    result has all that is needed to build it again. Every class says whether its activations are
+    `logits`, what they are called (`score`), and in `children_grid`, or None, where the children of
+    the class capsules lie (`minicaps.models.sizes.ChildrenGrid`). Raises ValueError for what does
+    not exist or does not fit.
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r}: choose {', '.join(MODELS)}")
@@ -45,8 +53,8 @@ def build(name, input_shape, classes, **options):
         raise ValueError(f"input_shape must be (channels, height, width), not {input_shape}")
     if classes < 2:
         raise ValueError(f"a classifier needs at least 2 classes, not {classes}")
-    _, _, *known = inspect.signature(MODELS[name]).parameters
-    if unknown := sorted(options.keys() - known):
+    known = options_of(name)
+    if unknown := sorted(options.keys() - known.keys()):
         raise ValueError(f"{', '.join(unknown)}: no option of {name}, which has {', '.join(known)}")
     model = MODELS[name](tuple(input_shape), classes, **options)
     shape = list(input_shape)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from minicaps import ops
-from minicaps.models.sizes import check_images, children_grid, sizes_of
+from minicaps.models.sizes import ROUTING_OPTIONS, check_images, children_grid, sizes_of
 from minicaps.nn import Conv2d, Decoder, DenseCaps, Module, PrimaryCaps
 
 # Convolutions (channels, kernel, stride), primary capsules (types, size, kernel, stride),
@@ -30,11 +30,11 @@ class CapsNet(Module):
     Images (B, C, H, W) of `input_shape` (C, H, W) give Routed: the lengths of the class capsules
     (`activations`, (B, classes)) are the answer.
     decoder: False leaves the decoder out. squash: its kind at the end of the routing, and of the
-    primary capsules too unless `primary_squash` names another. routing and its options: see
+    primary capsules too unless `primary_squash` names another. routing: its name and options, see
     `minicaps.nn.Routing`; None is the routing's default.
     """
 
-    loss, logits, score = "margin", False, "length"
+    logits, score, routing_options = False, "length", ROUTING_OPTIONS
 
     def __init__(
         self,
@@ -43,14 +43,10 @@ class CapsNet(Module):
         *,
         preset="paper",
         decoder=True,
-        routing="agreement",
-        iterations=None,
-        update=None,
-        gradient=None,
-        inverse_temperature=None,
         squash="paper",
         primary_squash=None,
         seed=0,
+        **routing,
     ):
         sizes, self.input_shape = sizes_of(CAPSNET_PRESETS, preset), tuple(input_shape)
         rng = np.random.default_rng(seed)
@@ -70,12 +66,8 @@ class CapsNet(Module):
             (p * q * types, size),
             (classes, sizes["capsule_size"]),
             rng,
-            routing=routing,
-            iterations=iterations,
-            update=update,
-            gradient=gradient,
-            inverse_temperature=inverse_temperature,
             squash=squash,
+            **routing,
         )
         self.decoder = None
         if decoder:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from minicaps import ops
-from minicaps.models.sizes import check_images, children_grid, grid
+from minicaps.models.sizes import ROUTING_OPTIONS, check_images, children_grid, grid
 from minicaps.nn import BatchNorm2d, Conv2d, Dropout, Linear, Module, SharedCaps
 from minicaps.nn.capsules import group_channels
 from minicaps.routing import Routed
@@ -54,40 +54,25 @@ class CapsuleCNN(Module):
     routing and its options: see `minicaps.nn.Routing`; the update is "spherical" by default.
     """
 
-    loss, logits, score = "margin", False, "length"
+    logits, score, routing_options = False, "length", ROUTING_OPTIONS
 
-    def __init__(
-        self,
-        input_shape,
-        classes,
-        *,
-        routing="agreement",
-        iterations=None,
-        update=None,
-        gradient=None,
-        inverse_temperature=None,
-        squash="half",
-        batch_norm=False,
-        seed=0,
-    ):
+    def __init__(self, input_shape, classes, *, squash="half", batch_norm=False, seed=0, **routing):
         rng = np.random.default_rng(seed)
         self.children_grid = children_grid(input_shape[1:], Features.LAYERS, types=1)
         p, q = self.children_grid[:2]
         self.features = Features(input_shape[0], rng, batch_norm)
-        if update is None and iterations != 1 and routing in ("agreement", "leaky"):
-            update = "spherical"
+        asked = ROUTING_OPTIONS | routing
+        agree = asked["routing"] in ("agreement", "leaky") and asked["iterations"] != 1
+        if agree and asked["update"] is None:
+            asked["update"] = "spherical"
         self.classes = SharedCaps(
             Features.WIDTH,
             (classes, 16),
             rng,
             children=p * q,
             length=math.sqrt(Features.WIDTH),  # values of size one
-            routing=routing,
-            iterations=iterations,
-            update=update,
-            gradient=gradient,
-            inverse_temperature=inverse_temperature,
             squash=squash,
+            **asked,
         )
 
     def forward(self, images):
@@ -101,7 +86,7 @@ class PoolingCNN(Module):
     probabilities of each class on its own (sigmoids); there are no poses and no couplings.
     """
 
-    loss, logits, score = "margin", False, "probability"
+    logits, score = False, "probability"
     children_grid = None
 
     def __init__(self, input_shape, classes, *, batch_norm=False, seed=0):
@@ -124,7 +109,7 @@ class BaselineCNN(Module):
     dropout: the share of the last hidden layer that is dropped in training.
     """
 
-    loss, logits, score = "cross-entropy", True, "probability"
+    logits, score = True, "probability"
     children_grid = None
 
     def __init__(self, input_shape, classes, *, dropout=0.5, batch_norm=False, seed=0):

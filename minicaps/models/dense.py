@@ -22,7 +22,7 @@ class DenseCNN(Module):
     with the cross-entropy. Like a CapsNet, it has no dropout.
     """
 
-    loss, logits, score = "cross-entropy", True, "probability"
+    logits, score = True, "probability"
     children_grid = None
 
     def __init__(self, input_shape, classes, *, preset="paper", seed=0):

@@ -21,7 +21,7 @@ class MatrixCapsNet(Module):
     iterations, gradient, inverse_temperature, step: see `minicaps.routing.em`.
     """
 
-    loss, logits, score = "spread", False, "activation"
+    logits, score = False, "activation"
 
     def __init__(
         self,

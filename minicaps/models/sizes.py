@@ -4,6 +4,15 @@ from typing import NamedTuple
 
 from minicaps.ops.shape import output_size
 
+# Options of the routing to the classes, with their defaults; None is that of the routing
+ROUTING_OPTIONS = {
+    "routing": "agreement",
+    "iterations": None,
+    "update": None,
+    "gradient": None,
+    "inverse_temperature": None,
+}
+
 
 class ChildrenGrid(NamedTuple):
     """Where the children of the class capsules lie: `rows` × `columns` positions, `types` at each.

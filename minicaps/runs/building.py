@@ -1,6 +1,5 @@
 """Models from what names them: the options of a training, or a checkpoint, which restores one."""
 
-import inspect
 from dataclasses import asdict
 
 import numpy as np
@@ -14,7 +13,7 @@ def build_model(options, data):
     """Make the model that `options` describe for the pictures and classes of `data`."""
     own = options.model
     available = asdict(own) | {"decoder": bool(own.reconstruction), "seed": options.run.seed}
-    wanted = inspect.signature(models.MODELS[own.name]).parameters
+    wanted = models.options_of(own.name)
     chosen = {name: available[name] for name in wanted if available.get(name) is not None}
     return models.build(own.name, data.train.shape, len(data.class_names), **chosen)
 

@@ -4,7 +4,6 @@ Their defaults stand where they are declared, in `minicaps.runs.configuration`.
 """
 
 import argparse
-import inspect
 from dataclasses import fields
 from datetime import datetime
 from functools import partial
@@ -37,8 +36,8 @@ OF_THE_MODEL = {"reconstruction": "decoder"} | {
 def complete(given) -> Options:
     """Add the defaults to the options that were given; refuse what does not go together."""
     flat = {**DEFAULTS, **given}
-    name, network = flat["model"], models.MODELS[flat["model"]]
-    flat |= _options_of_the_model(name, network, given)
+    name = flat["model"]
+    flat |= _options_of_the_model(name, given)
     defaults = {
         "layout": "overlap" if flat["compose"] else None,
         "shift": 0 if flat["compose"] else DEFAULT_SHIFT.get(flat["data"], 0),
@@ -48,12 +47,12 @@ def complete(given) -> Options:
     }
     flat |= {key: value for key, value in defaults.items() if flat[key] is None}
     options = Options.from_dict(flat)
-    _check(options, network, given)
+    _check(options, given)
     _check_patience(options.optimization)
     return options
 
 
-def _check(options, network, given):
+def _check(options, given):
     """Raise ValueError for options that do not go together."""
     source, loss, run = options.data, options.optimization.loss, options.run
     schedule = options.optimization.schedule
@@ -61,7 +60,7 @@ def _check(options, network, given):
         raise ValueError(f"--decay belongs to --schedule exponential, not {schedule}")
     if source.layout and not source.compose:
         raise ValueError("--layout says where the pictures are that --compose joins: give both")
-    if network.logits and loss != "cross-entropy":
+    if models.MODELS[options.model.name].logits and loss != "cross-entropy":
         name = options.model.name
         raise ValueError(f"the scores of {name} are logits, for --loss cross-entropy, not {loss}")
     if source.data_dir and source.name == "strokes":
@@ -118,13 +117,12 @@ def _check_patience(optimization):
         )
 
 
-def _options_of_the_model(name, network, given):
+def _options_of_the_model(name, given):
     """The options in OF_THE_MODEL: as given, or by default; None for those it does not have."""
-    arguments, chosen = inspect.signature(network).parameters, dict.fromkeys(OF_THE_MODEL)
+    own, chosen = models.options_of(name), dict.fromkeys(OF_THE_MODEL)
     for option, argument in OF_THE_MODEL.items():
-        if argument in arguments:
-            own = arguments[argument].default
-            default = own if DEFAULTS[option] is None else DEFAULTS[option]
+        if argument in own:
+            default = own[argument] if DEFAULTS[option] is None else DEFAULTS[option]
             chosen[option] = given.get(option, default)
         elif option in given:
             flag = _flag(option)

@@ -1,4 +1,4 @@
-"""Fixtures that several test files share."""
+"""Fixtures that several rooms share."""
 
 import signal
 import sys
@@ -20,3 +20,35 @@ def strict_cupy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupyx", None)  # an import of it fails: not needed, not there
     return cupy
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """Few test pictures, tiny networks, no drawing, and an empty folder to work in."""
+    from tiny_runs import NETWORK
+
+    from minicaps import models, plotting
+    from minicaps.data import strokes
+
+    monkeypatch.setattr(strokes, "TEST_SIZE", 30)
+    monkeypatch.setitem(models.CAPSNET_PRESETS, "small", NETWORK)
+    monkeypatch.setitem(models.MATRIX_PRESETS, "small", (8, 2, 3, 3))
+    monkeypatch.setattr(plotting, "curves", lambda *_: None)
+    monkeypatch.setattr(plotting, "reconstructions", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def specks(monkeypatch):
+    """Pictures of 4×4 pixels: the baseline network has three million parameters then, not 35."""
+    from minicaps import data
+
+    def cut(split):
+        return data.Split(split.images[:, :, 12:16, 12:16], split.labels)
+
+    def load(*args, **keywords):
+        whole = original(*args, **keywords)
+        return data.Dataset(whole.name, cut(whole.train), cut(whole.test), whole.class_names)
+
+    original = data.load
+    monkeypatch.setattr(data, "load", load)

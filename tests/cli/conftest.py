@@ -1,0 +1,8 @@
+"""The commands work on tiny runs."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def every_run_is_tiny(tiny):
+    pass

@@ -1,0 +1,265 @@
+"""`minicaps.evaluate` on pictures of one's own: the part that was split off, and other data."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from evaluations import folder_of, measured, predictions, refusal
+from own_files import SIZE, noise, write
+from tiny_runs import edit, run, summary
+
+from minicaps.backend import choose_device
+from minicaps.cli.command import WrongUsage
+from minicaps.data import load
+from minicaps.data.images import fit, read_picture
+from minicaps.evaluate import select
+from minicaps.runs.run import open_run
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+CPU = choose_device("cpu")
+
+
+@pytest.fixture
+def pets(tmp_path):
+    return folder_of(tmp_path / "pets", {"cat": 4, "dog": 5, "eel": 6})
+
+
+@pytest.fixture
+def trained(pets):
+    return run("--data", "pets", "--limit", "12", "--validation", "3")
+
+
+def chosen(folder, *arguments, **options):
+    return select.choose(open_run(folder, CPU), *arguments, **options)
+
+
+def split_of(folder):
+    return json.loads((folder / "split.json").read_text())
+
+
+# ---- the run's own
+
+
+def test_each_part_is_what_split_json_names(trained, pets):
+    for part in ("test", "validation", "train"):
+        found = chosen(trained, part=part)
+        assert found.split.names.tolist() == split_of(trained)[part]
+        for name, image, label in zip(
+            found.split.names, found.split.images, found.split.labels, strict=True
+        ):
+            assert np.array_equal(image, read_picture(pets / name))
+            assert ("cat", "dog", "eel")[label] == name.split("/")[0]
+    assert measured(trained)["right"] == summary(trained)["test_right"]
+
+
+def test_new_pictures_do_not_change_which_are_for_testing(pets, capsys):
+    limited = run("--data", "pets", "--validation", "3", "--limit", "11")
+    edit(limited / "best.npz", lambda meta: meta["options"].update(limit=None))
+    before = measured(limited)
+    capsys.readouterr()
+    assert measured(limited)["confusion"] == before["confusion"]
+    assert (
+        "new since the training, and not counted: 1\n" in capsys.readouterr().out
+    )  # none left out
+    write(pets / "cat/new.png", noise(7, *SIZE, 3))
+    assert measured(limited)["confusion"] == before["confusion"]
+    assert "new since the training, and not counted: 2\n" in capsys.readouterr().out
+    edit(limited / "best.npz", lambda meta: meta["options"].update(limit=11))
+    measured(limited)
+    assert "new since" not in capsys.readouterr().out  # or left out by --limit: none can tell
+
+
+def test_pictures_that_are_gone_are_told(trained, pets, capsys):
+    first = split_of(trained)["test"][0]
+    (pets / first).unlink()
+    said = refusal(capsys, trained)
+    assert f"1 of the 3 test pictures that {trained}/split.json names are not in {pets}" in said
+    assert first in said and "put them back, or evaluate all pictures of another --data" in said
+    measured(trained, "--part", "validation")
+    shutil.rmtree(pets)
+    said = refusal(capsys, trained)
+    assert f"{pets} is gone, on which this run was trained" in said
+
+
+def test_pictures_that_changed_are_told(trained, pets, capsys):
+    path, whole = trained / "split.json", chosen(trained)
+    path.write_text(json.dumps(split_of(trained) | {"sha256": {"test": whole.split.sha256()}}))
+    assert not chosen(trained).notes
+    write(pets / split_of(trained)["test"][0], noise(99, *SIZE, 3))
+    (note,) = chosen(trained).notes
+    assert "have changed since the training" in note
+
+
+def test_data_that_moved_are_the_same(trained, pets, tmp_path, capsys):
+    before = measured(trained)
+    pets.rename(tmp_path / "moved")
+    found = measured(trained, "--data", "moved", "--part", "test")
+    assert found["confusion"] == before["confusion"] and found["part"] == "test"
+    capsys.readouterr()
+    assert measured(trained, "--data", "moved", "--part", "train")["samples"] == 9
+
+
+def test_data_that_moved_and_count_as_a_whole_are_told(pets, tmp_path, capsys):
+    trained = run("--data", "pets", "--limit", "12")
+    pets.rename(tmp_path / "moved")
+    assert measured(trained, "--data", "moved")["samples"] == 15
+    said = capsys.readouterr().out
+    assert "called like those that the run learned: if they are the same, use --part test" in said
+
+
+def test_the_same_data_by_another_path_are_the_run_s_own(trained, tmp_path):
+    (tmp_path / "link").symlink_to("pets")
+    assert measured(trained, "--data", "link")["part"] == "test"
+    assert measured(trained, "--data", "./pets/.")["part"] == "test"
+
+
+def test_without_split_json_the_seed_splits(trained, capsys):
+    names = split_of(trained)
+    (trained / "split.json").unlink()
+    for part in ("test", "validation"):
+        assert chosen(trained, part=part).split.names.tolist() == names[part]
+    capsys.readouterr()
+    measured(trained)
+    assert "has no split.json" in capsys.readouterr().out
+    (trained / "split.json").write_text("{}")
+    assert f"{trained}/split.json, which says what the run learned, is damaged" in refusal(
+        capsys, trained
+    )
+
+
+def test_without_split_json_changed_data_are_refused(trained, pets, capsys):
+    (trained / "split.json").unlink()
+    shutil.rmtree(pets / "eel")
+    assert "cannot be split as for" in refusal(capsys, trained)  # 9 pictures for --limit 12
+    folder_of(pets, {"fox": 6})
+    assert "it is not the same data" in refusal(capsys, trained)
+
+
+def test_no_validation(pets, capsys):
+    trained = run("--data", "pets", "--limit", "12", "--validation", "0")
+    said = refusal(capsys, trained, "--part", "validation", code=2)
+    assert "was trained without validation: there is no such part" in said
+    strokes = run("--validation", "0", out="strokes")
+    assert "without validation" in refusal(capsys, strokes, "--part", "validation", code=2)
+
+
+def test_idx_and_npz_of_the_run(tmp_path):
+    labels = np.arange(15) % 3
+    np.savez("a.npz", images=noise(0, 15, *SIZE), labels=labels)
+    trained = run("--data", "a.npz", "--limit", "12")
+    found = measured(trained)
+    assert found["samples"] == 3 and found["right"] == summary(trained)["test_right"]
+    names = [int(name) for name in predictions(trained / "evaluation")]
+    assert names == split_of(trained)["test"]
+
+
+# ---- other data
+
+
+def test_classes_are_matched_by_name(trained, tmp_path):
+    """As folders, in another order, and one alone."""
+    root = folder_of(tmp_path / "new", {"eel": 2, "cat": 3}, start=50)
+    found = chosen(trained, source=str(root))
+    assert found.part == "all" and len(found.split) == 5
+    for name, label in zip(found.split.names, found.split.labels, strict=True):
+        assert ("cat", "dog", "eel")[label] == name.split("/")[0]
+    result = measured(trained, "--data", root)
+    assert [row["pictures"] for row in result["classes"]] == [3, 0, 2]
+    shutil.rmtree(root / "cat")
+    assert measured(trained, "--data", root)["samples"] == 2
+
+
+def test_classes_of_an_npz_file_are_matched_by_name(trained, tmp_path):
+    images, labels = noise(0, 4, *SIZE, 3), np.array([1, 2, 2, 1])
+    np.savez("named.npz", images=images, labels=labels, class_names=["fox", "eel", "cat"])
+    assert chosen(trained, source="named.npz").split.labels.tolist() == [2, 0, 0, 2]
+    np.savez("numbered.npz", images=images, labels=labels)
+    assert chosen(trained, source="numbered.npz").split.labels.tolist() == [1, 2, 2, 1]
+
+
+def test_unknown_classes_are_refused_with_both_lists(trained, tmp_path, capsys):
+    root = folder_of(tmp_path / "new", {"cat": 1, "fox": 1, "owl": 1})
+    said = refusal(capsys, trained, "--data", root)
+    assert "has the classes 'fox', 'owl', but the network knows cat, dog, eel" in said
+    np.savez("b.npz", images=noise(0, 2, *SIZE), labels=[0, 3])
+    said = refusal(capsys, trained, "--data", "b.npz")
+    assert "has label 3, but the network knows 3 classes, 0 to 2: cat, dog, eel" in said
+    said = refusal(capsys, trained, "--data", "strokes", "--part", "test")
+    assert "strokes has the classes '0', '1'" in said and "knows cat, dog, eel" in said
+
+
+def test_pictures_are_fitted_to_the_network(trained, tmp_path):
+    """Of mixed sizes, grey for a network that knows colours."""
+    write(tmp_path / "new/cat/grey.png", noise(0, 50, 20))
+    write(tmp_path / "new/cat/large.png", noise(1, 99, 300, 3))
+    found = chosen(trained, source="new").split
+    assert found.images.shape == (2, 3, *SIZE)
+    for k, name in enumerate(("grey", "large")):
+        wanted = fit(read_picture(tmp_path / f"new/cat/{name}.png"), SIZE, 3)
+        np.testing.assert_array_equal(found.images[k], wanted)
+
+
+def test_colours_become_grey_for_a_grey_network(tmp_path):
+    trained = run()
+    root = folder_of(tmp_path / "new", {"7": 2, "3": 1}, size=(28, 28))
+    found = chosen(trained, source=str(root)).split
+    assert found.images.shape == (3, 1, 28, 28) and found.labels.tolist() == [3, 7, 7]
+    red, green, blue = read_picture(root / "3/0.png")
+    grey = 0.299 * red + 0.587 * green + 0.114 * blue
+    np.testing.assert_allclose(found.images[0, 0], grey, atol=1e-6)
+
+
+def test_inverted_pictures_have_dark_edges(tmp_path, capsys):
+    """Ink on paper becomes light in the dark before it is letter-boxed, in folders and arrays."""
+    trained = run()
+    paper = np.full((20, 40), 255, np.uint8)
+    paper[8:12, 10:30] = 0
+    write(tmp_path / "new/1/a.png", paper)
+    np.savez("new.npz", images=paper[None], labels=[1])
+    for source in ("new", "new.npz"):
+        image = chosen(trained, source=source, invert=True).split.images[0, 0]
+        np.testing.assert_allclose(image, fit(1 - paper[None] / np.float32(255), (28, 28))[0])
+        assert image[0].max() == image[-1].max() == 0 and image.max() == 1
+        assert chosen(trained, source=source).split.images[0, 0, 14, 0] == 1
+    assert measured(trained, "--data", "new", "--invert")["inverted"] is True
+    said = refusal(capsys, trained, "--invert", code=2)
+    assert "--invert is for another --data" in said
+
+
+def test_another_named_data_set_counts_as_a_whole_or_by_part(tmp_path, monkeypatch):
+    digits = load("strokes", limit=20).test
+    monkeypatch.setattr("minicaps.data.drawn.TRAIN_SIZE", 50)
+    names = dict.fromkeys(map(str, range(10)), 3)
+    root = folder_of(tmp_path / "ten", names, channels=(), size=(30, 31))
+    trained = run("--data", str(root), "--limit", "20")
+    found = chosen(trained, source="strokes")
+    assert (len(found.split), found.part) == (80, "all")
+    assert found.split.names[[0, 50]].tolist() == ["train/0", "test/0"]
+    assert len(set(found.split.names)) == 80
+    found = chosen(trained, source="strokes", part="test")
+    assert np.array_equal(found.split.labels, digits.labels)
+    assert found.split.images.shape == (30, 1, 30, 31)
+    with pytest.raises(WrongUsage, match="the parts train and test, not validation"):
+        chosen(trained, source="strokes", part="validation")
+
+
+def test_what_does_not_fit_together(trained, tmp_path, capsys):
+    root = folder_of(tmp_path / "new", {"cat": 1})
+    for arguments, part in (
+        (["--data-dir", "."], "is not searched: leave --data-dir out"),
+        (["--data", root, "--data-dir", "."], "is not searched: leave --data-dir out"),
+        (["--data", "nowhere"], "must be a path that exists, or choose from strokes"),
+        (["--part", "all"], "invalid choice"),
+        (["--batch-size", "0"], "must be a whole number of at least 1"),
+        (["--data", root, "--out", root / "x"], "lies in the data: choose another --out"),
+        (["--data", root, "--out", root], "lies in the data: choose another --out"),
+    ):
+        assert part in refusal(capsys, trained, *arguments, code=2)
+    assert [path.name for path in root.iterdir()] == ["cat"]
+    said = refusal(capsys, trained, "--data", root, "--part", "test")
+    assert "names are not in" in said
+    lone = tmp_path / "lone.npz"
+    shutil.copy(trained / "best.npz", lone)
+    said = refusal(capsys, lone, "--data", root, "--part", "test", code=2)
+    assert "is not divided: leave --part out" in said

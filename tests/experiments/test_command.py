@@ -1,0 +1,256 @@
+"""The experiments: what they measure, and that they go on where they stopped."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import ROOT
+from PIL import Image
+from tiny_runs import send_in_call
+
+from minicaps import data
+from minicaps.data import strokes
+from minicaps.experiments import __main__ as command
+from minicaps.experiments import dimensions, lab, pairs, routing
+from minicaps.experiments.results import percent, print_table
+
+
+def test_the_measures_of_pairs_by_hand():
+    labels = np.array([[1, 0, 1], [1, 1, 0], [1, 1, 0], [0, 1, 1]], np.uint8)
+    lengths = np.array([[0.9, 0.2, 0.6], [0.9, 0.4, 0.1], [0.8, 0.9, 0.6], [0.9, 0.8, 0.1]])
+    assert pairs.answers(lengths, labels) == [3 / 4, 2 / 4, 1 / 4]
+
+
+def test_mean_and_spread():
+    assert percent([0.93, 0.94, 0.95]) == "94.0 ± 1.0"
+    assert percent([0.5]) == "50.0"
+
+
+def test_a_table_has_columns(capsys):
+    print_table([["a", "bcd"], ["long", "1"]])
+    assert capsys.readouterr().out == "a     bcd\nlong    1\n"
+
+
+def test_the_names_are_listed(capsys):
+    assert command.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == command.NAMES
+    assert "pairs" in command.NAMES
+
+
+def test_help_fits_on_a_screen(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    assert len(capsys.readouterr().out.splitlines()) <= 60
+
+
+@pytest.fixture
+def tiny_pairs(monkeypatch):
+    """The experiment with drawn digits, one epoch and two networks; the names of its parts."""
+    settings = {"data": "strokes", "validation": 10, "shift": 0, "epochs": 1, "seed": 0}
+    settings |= {"batch_size": 8, "model": "capsule-cnn"}
+    parts = {
+        "spherical": settings | {"update": "spherical"},
+        "pooling-on-pairs": settings | {"model": "pooling-cnn", "compose": 2, "layout": "below"},
+    }
+    monkeypatch.setattr(pairs, "parts", lambda quick: parts)
+    return parts
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    monkeypatch.setattr(pairs, "draw", lambda *_: None)
+
+
+QUICK = ["pairs", "--quick", "--device", "cpu"]
+FOLDER = Path("runs/experiments/pairs-quick")
+
+
+def test_an_experiment_measures_prints_and_writes(tiny_pairs, monkeypatch, capsys):
+    assert command.main(QUICK) == 0
+    out = capsys.readouterr().out
+    assert command.QUICK in out
+    report = json.loads((FOLDER / "pairs.json").read_text())
+    assert [row[0] for row in report["table"]] == ["%", "spherical", "pooling-on-pairs"]
+    assert report["command"] == "python -m minicaps.experiments pairs --quick --device cpu"
+    assert report["seeds"] == {"spherical": 1, "pooling-on-pairs": 1}
+    assert report["hours_of_training"] >= 0
+    assert (FOLDER / "pairs.png").stat().st_size > 10_000
+    assert not Path("lessons").exists()  # where the full figures are
+    figures = json.loads((FOLDER / "pairs/seed-0.json").read_text())["spherical"]["figures"]
+    assert len(figures["curve"]) == 1
+    for right, sure, only in (figures["below"], figures["beside"], *figures["curve"]):
+        assert 0 <= only <= sure <= right <= 1
+    # and what is measured is not measured again
+    monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("measured again"))
+    assert command.main(QUICK) == 0
+    again = capsys.readouterr().out
+    assert f"2 of 2 networks are measured already, in {FOLDER}\n" in again
+    assert again.splitlines()[-8:] == out.splitlines()[-8:]
+    assert command.main(["pairs", "--seeds", "1", "--device", "cpu", "--out", str(FOLDER)]) == 0
+    assert f"in {FOLDER}; to train all of them, give another --out\n" in capsys.readouterr().out
+
+
+def test_without_a_name_experiments_are_listed_with_their_headlines(tiny_pairs, undrawn, capsys):
+    assert command.main([]) == 0
+    listed = capsys.readouterr().out
+    assert f"pairs        {pairs.TITLE}" in listed and "|" not in listed
+    assert command.main(QUICK) == 0
+    report = json.loads((FOLDER / "pairs.json").read_text())
+    capsys.readouterr()
+    assert command.main(["--out", str(FOLDER)]) == 0
+    *_, header, rule, spherical, _ = capsys.readouterr().out.splitlines()
+    assert header.count("|") == rule.count("|") == spherical.count("|") == 7
+    what = "spherical: pairs, one below the other, with both found / and both above ½"
+    assert f"| pairs (quick) | {what} | ≈ 95 / ≈ 95 % | " in spherical
+    below = report["table"][1][2]
+    assert f"| {below} / " in spherical and " %" in spherical
+    (FOLDER / "pairs.json").write_text("{}")
+    assert command.main(["--out", str(FOLDER)]) == 1
+    assert "pairs.json is damaged" in capsys.readouterr().err
+
+
+def test_quick_figures_go_where_they_are_wanted(tiny_pairs, undrawn, capsys):
+    assert command.main([*QUICK, "--out", "here"]) == 0
+    assert json.loads(Path("here/pairs.json").read_text())["quick"]
+    assert not (FOLDER / "pairs.json").exists()
+
+
+@pytest.mark.parametrize("what", [["--quick"], ["--seeds", "2"]])
+def test_what_asks_for_an_experiment_needs_its_name(what, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command.main(what)
+    assert stopped.value.code == 2
+    assert "which experiment? Give a NAME" in capsys.readouterr().err
+
+
+def test_the_readme_has_the_headlines(capsys):
+    """As `python -m minicaps.experiments` prints them."""
+    assert command.main(["--out", str(ROOT / "lessons/results/experiments")]) == 0
+    table = [row for row in capsys.readouterr().out.splitlines() if row.startswith("|")]
+    assert "\n".join(table) in (ROOT / "README.md").read_text()
+
+
+def test_a_stopped_experiment_goes_on_as_if_it_had_not(tiny_pairs, undrawn, monkeypatch, capsys):
+    assert command.main(QUICK) == 0
+    whole = json.loads((FOLDER / "pairs/seed-0.json").read_text())
+    FOLDER.rename("whole")
+    send_in_call(monkeypatch, lab.Trainer, "_step", call=6)  # in the second network
+    assert command.main(QUICK) == 130
+    assert (
+        f"Go on with:\n  python -m minicaps.experiments {' '.join(QUICK)}"
+        in capsys.readouterr().err
+    )
+    assert command.main(QUICK) == 0
+    again = json.loads((FOLDER / "pairs/seed-0.json").read_text())
+    for part in tiny_pairs:
+        was, now = whole[part]["figures"], again[part]["figures"]
+        del was["seconds"], now["seconds"]
+        assert was == now
+
+
+def test_figures_and_networks_of_other_settings_are_refused(tiny_pairs, undrawn, capsys):
+    assert command.main(QUICK) == 0
+    tiny_pairs["spherical"]["epochs"] = 2
+    capsys.readouterr()
+    assert command.main(QUICK) == 1
+    assert "figures of spherical with other settings" in capsys.readouterr().err
+    (FOLDER / "pairs/seed-0.json").unlink()
+    assert command.main(QUICK) == 1
+    assert "spherical-seed-0 holds a network with epochs 1, not 2" in capsys.readouterr().err
+
+
+def test_damaged_figures_are_refused(tiny_pairs, capsys):
+    path = FOLDER / "pairs/seed-0.json"
+    path.parent.mkdir(parents=True)
+    for damage in ("{", '{"spherical": 1}', "[]"):
+        path.write_text(damage)
+        assert command.main(QUICK) == 1
+        assert "is damaged" in capsys.readouterr().err
+
+
+def drawn(n, seed):
+    random = np.random.default_rng(seed)
+    images = np.zeros((n, 1, 4, 4), np.float32)
+    labels, poses = random.integers(0, 2, n), random.normal(size=(n, 6))
+    return data.Split(images, labels, poses)
+
+
+def test_a_pose_that_the_features_hold_is_found_and_no_other():
+    """Features hold the first four poses, mixed by another matrix in each class."""
+    mix = np.random.default_rng(0).normal(size=(2, 4, 5))
+    training, test = drawn(300, 1), drawn(400, 2)
+    known, asked = (
+        np.einsum("np,npf->nf", split.poses[:, :4], mix[split.labels]) + 3
+        for split in (training, test)
+    )
+    scores = dimensions.scored(known, training, asked, test)
+    np.testing.assert_allclose(scores[:4], 1, atol=1e-9)
+    assert max(scores[4:6]) < 0.05
+    one = dimensions.scored(known, training, asked, test, components=1)
+    assert max(one) < 0.9  # one number cannot hold four
+
+
+def test_the_slant_is_the_angle_of_a_digits_height():
+    """Against the placing of the points (0, −1) and (0, 1): above and below the middle."""
+    poses = np.array([[20, 1, 0, 0, 0, 2], [0, 0.8, 0.3, 0, 1, 2], [-20, 1, 0.3, 2, 0, 2]])
+    top, bottom = strokes._place(np.array([(0.0, -1.0), (0.0, 1.0)]), poses).swapaxes(0, 1)
+    across, up = (top - bottom).T * [[1], [-1]]
+    split = data.Split(np.zeros((3, 1, 4, 4), np.float32), np.zeros(3, int), poses)
+    slant = dimensions.all_poses(split)[:, 6]
+    np.testing.assert_allclose(slant, np.degrees(np.arctan2(across, up)), atol=1e-9)
+
+
+def test_r_squared_of_the_mean_is_zero():
+    training, test = drawn(20_000, 1), drawn(20_000, 2)
+    nothing = np.zeros((20_000, 3))
+    scores = dimensions.scored(nothing, training, nothing, test)
+    np.testing.assert_allclose(scores, 0, atol=1e-3)
+
+
+def test_dimensions_are_measured_and_drawn(monkeypatch, capsys):
+    monkeypatch.setattr(lab, "QUICK_TRAINING", 150)
+    small = {"data": "strokes", "validation": 30, "epochs": 1}
+    parts = {
+        "capsules": small | {"model": "capsnet", "batch_size": 64},
+        "pooling": small | {"model": "pooling-cnn", "batch_size": 64},
+    }
+    monkeypatch.setattr(dimensions, "parts", lambda quick: parts)
+    assert command.main(["dimensions", *QUICK[1:]]) == 0
+    report = json.loads(Path("runs/experiments/dimensions-quick/dimensions.json").read_text())
+    first = [row[0] for row in report["table"]]
+    assert first == ["", "capsules, R²", "pooling, R²", "pooling, R² of 16"]
+    assert "pooling, R² of 16" in capsys.readouterr().out
+    with Image.open("runs/experiments/dimensions-quick/dimensions-sweep.png") as sweep:
+        grid = np.asarray(sweep, int).reshape(16, sweep.height // 16, 11, -1)
+    middle = grid[:, :, 5]  # the capsule as it is, in each row
+    assert np.abs(middle - middle[0]).max() <= 1 < np.abs(grid[:, :, 0] - middle).max()
+
+
+def test_entropy_of_couplings_by_hand():
+    equal, sharp = np.full((2, 3, 4), 0.25), np.zeros((2, 3, 4))
+    sharp[..., 1] = 1
+    half = np.broadcast_to([0.5, 0.5, 0, 0], (2, 3, 4))
+    entropies = [routing.entropy(c) for c in (equal, sharp, half)]
+    np.testing.assert_allclose(entropies, [1, 0, 0.5], atol=1e-12)
+
+
+def test_iterations_are_compared_and_drawn(monkeypatch, capsys):
+    monkeypatch.setattr(routing, "ROUTINGS", dict(list(routing.ROUTINGS.items())[:2]))
+    monkeypatch.setattr(routing, "GRADIENTS", {})
+    whole = routing.parts
+    short = {"validation": 10, "epochs": 1, "batch_size": 16}
+    monkeypatch.setattr(
+        routing, "parts", lambda quick: {part: own | short for part, own in whole(quick).items()}
+    )
+    assert command.main(["routing", *QUICK[1:]]) == 0
+    figures = json.loads(Path("runs/experiments/routing-quick/routing/seed-0.json").read_text())
+    assert figures["one-iteration"]["figures"]["entropy"] == pytest.approx(1)
+    assert "moves" not in figures["one-iteration"]["figures"]
+    for part in routing.ROUTINGS:
+        found = figures[f"{part}-3"]["figures"]
+        assert len(found["entropies"]) == routing.LONG == len(found["moves"]) + 1
+        assert found["entropies"][2] == pytest.approx(found["entropy"])  # as the network itself
+    assert Path("runs/experiments/routing-quick/routing.png").stat().st_size > 10_000

@@ -1,0 +1,27 @@
+"""What the figures of the experiments promise: only what is drawn."""
+
+import importlib
+from pathlib import Path
+
+import made_up
+import pytest
+
+from minicaps.backend import choose_device
+from minicaps.cli.stopping import StopRequest
+from minicaps.experiments import adversarial, affine, lab
+
+
+@pytest.mark.parametrize("name", ["adversarial", "affine", "pairs", "viewpoint"])
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_spread_over_seeds_is_promised_where_there_are_several(name, seeds, monkeypatch):
+    monkeypatch.setattr(lab, "QUICK_TRAINING", 800)
+    monkeypatch.setattr(affine, "DATA", "strokes")
+    monkeypatch.setattr(adversarial, "_draw_pictures", lambda *_: None)
+    drawn = []
+    monkeypatch.setattr(lab.Lab, "save", lambda self, figure, path: drawn.append(figure))
+    module = importlib.import_module(f"minicaps.experiments.{name}")
+    there = lab.Lab(Path("runs"), True, choose_device("cpu"), None, StopRequest())
+    module.draw(made_up.results(name, module.parts(True), seeds), Path("one.png"), there)
+    axes = drawn[0].get_axes()
+    labels = [label for one in axes for label in (one.get_xlabel(), one.get_ylabel())]
+    assert sum("all seeds)" in label for label in labels) == (seeds > 1)

@@ -1,0 +1,37 @@
+"""Commands as users give them, in this process and in others."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment():
+    """As users have it: output is buffered, and messages are not translated."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return own | {"PYTHONPATH": str(ROOT)}
+
+
+def said_by(capsys, main, *arguments, code=0):
+    """Run a command in this process, which must end with this exit code; return what it said."""
+    capsys.readouterr()
+    try:
+        assert main([*map(str, arguments)]) == code
+    except SystemExit as stopped:
+        assert stopped.code == code
+    return capsys.readouterr()
+
+
+def run_data(folder, *arguments):
+    """`python -m minicaps.data` in a folder that is also its home: no caches, no network."""
+    own = environment() | {
+        "HOME": str(folder),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "HTTP_PROXY": "http://127.0.0.1:9",
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+    }
+    own.pop("MINICAPS_DATA", None)
+    line = [sys.executable, "-m", "minicaps.data", *arguments]
+    return subprocess.run(line, cwd=folder, env=own, capture_output=True, text=True, timeout=600)

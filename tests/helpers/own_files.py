@@ -1,0 +1,50 @@
+"""Files as a user may bring them: pictures, and arrays in an .npz; and what is made of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from minicaps.data import load
+from minicaps.data.images import write_picture
+from minicaps.errors import DataError
+
+SIZE = (28, 30)  # as large as the tiny network needs, and not square
+
+
+def write(path, numbers):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(numbers).save(path)
+
+
+def noise(seed, *shape, high=256):
+    return np.random.default_rng(seed).integers(0, high, shape).astype(np.uint8)
+
+
+def saved(name, picture):
+    """Write a picture (C, H, W) as a PNG; return its path."""
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    write_picture(name, picture)
+    return name
+
+
+def npz(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+def grey_arrays(n=12, classes=3, size=SIZE):
+    return {"images": noise(0, n, *size), "labels": np.arange(n) % classes}
+
+
+def refusal(path, **options):
+    with pytest.raises(DataError) as caught:
+        load(path, **options)
+    return str(caught.value)
+
+
+def all_of(data):
+    """Every picture's bytes by its name, from both parts."""
+    parts = (data.train, data.test)
+    return {n: (i, k) for p in parts for n, i, k in zip(p.names, p.images, p.labels, strict=True)}

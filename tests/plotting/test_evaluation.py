@@ -1,0 +1,81 @@
+"""The pictures of an evaluation: any number of classes and pictures, with nothing cut off."""
+
+import numpy as np
+import pytest
+from drawings import contains, pixels
+
+from minicaps import plotting
+from minicaps.plotting import canvas
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.mark.parametrize("classes", [2, 10, 24, 25, 100])
+def test_confusion_shows_right_answers_and_wrong_ones(tmp_path, classes):
+    counts = np.diag(np.full(classes, 50))
+    counts[-1] = np.roll(counts[-1], 1)  # the last class is taken for the first
+    names = [f"the class with the number {k}" for k in range(classes)]
+    plotting.confusion(counts, names, tmp_path / "c.png")
+    picture = pixels(tmp_path / "c.png")
+    assert contains(picture, canvas.BLUE) and contains(picture, canvas.ORANGE)
+
+
+def test_letters_come_from_an_installed_font_that_has_them(tmp_path, monkeypatch):
+    """A letter of a font that Matplotlib brings stands for those of fonts that a system has."""
+    names = ["a", "\N{COMBINING ENCLOSING CIRCLE}"]
+    with pytest.raises(UserWarning, match="missing from font"):
+        plotting.confusion(np.diag([5, 5]), names, tmp_path / "boxes.png")
+    monkeypatch.setattr(canvas, "OTHER_FONTS", ("not installed", "STIXGeneral"))
+    plotting.confusion(np.diag([5, 5]), names, tmp_path / "letters.png")
+    assert (tmp_path / "letters.png").exists()
+
+
+@pytest.mark.parametrize(("shift", "colour"), [(0, canvas.BLUE), (1, canvas.ORANGE)])
+def test_confusion_has_one_colour_for_one_kind(tmp_path, shift, colour):
+    plotting.confusion(np.roll(np.diag([5, 5, 5]), shift, axis=1), "abc", tmp_path / "c.png")
+    picture = pixels(tmp_path / "c.png")
+    for other in (canvas.BLUE, canvas.ORANGE):
+        assert contains(picture, other) == (other == colour)
+
+
+def test_one_wrong_answer_of_a_thousand_can_be_seen(tmp_path):
+    counts = np.diag([1000, 1000, 1000])
+    names = ["a", "b", "c"]
+    plotting.confusion(counts, names, tmp_path / "none.png")
+    counts[0, 2] = 1
+    plotting.confusion(counts, names, tmp_path / "one.png")
+    changed = abs(pixels(tmp_path / "one.png") - pixels(tmp_path / "none.png")).max(axis=-1)
+    assert (changed[: len(changed) // 2] > 0.01).sum() > 5000  # a cell, and the title
+
+
+def test_confusion_without_a_picture_of_some_class_and_with_large_counts(tmp_path):
+    counts = np.array([[123_456, 7], [0, 0]])
+    plotting.confusion(counts, ["$a$", "b_$"], tmp_path / "c.png")  # a $ starts no formula
+    assert contains(pixels(tmp_path / "c.png"), canvas.BLUE)
+
+
+@pytest.mark.parametrize(
+    ("shape", "number", "wrong", "decoder"),
+    [
+        ((1, 28, 28), 10, 4, True),
+        ((1, 28, 28), 10, 0, False),
+        ((3, 40, 56), 3, 0, True),
+        ((3, 200, 20), 1, 1, True),
+        ((1, 1, 90), 1, 1, False),
+    ],
+)
+def test_worst(tmp_path, shape, number, wrong, decoder):
+    images, *drawn = np.random.default_rng(0).random((3, number, *shape))
+    captions = [("a rather lo…$me: 1.00", f"b_$: {k / 10}") for k in range(number)]
+    marked = np.arange(number) < wrong
+    plotting.worst(images, drawn if decoder else None, captions, marked, tmp_path / "w.png")
+    picture = pixels(tmp_path / "w.png")
+    if shape[0] == 1:  # no colours but those of the text
+        assert contains(picture, canvas.ORANGE) == bool(wrong)
+
+
+def test_names_are_shortened_so_that_they_stay_apart():
+    assert plotting.short("cat", 3) == "cat"
+    assert plotting.short("class name 12", 12) == "class n…e 12"
+    for most in range(4, 20):
+        assert len(plotting.short("x" * 30, most)) == most

@@ -1,0 +1,83 @@
+"""The figures of predict and plot: any grid, any number of classes, names as they are."""
+
+import numpy as np
+import pytest
+from drawings import contains, pixels
+
+from minicaps import plotting
+from minicaps.models.sizes import ChildrenGrid
+from minicaps.plotting.canvas import BLUE
+from minicaps.plotting.couplings import SHADES
+
+pytestmark = pytest.mark.filterwarnings("error")
+RNG = np.random.default_rng(0)
+GRID = ChildrenGrid(3, 5, 2, 4.0, 4)
+
+
+def ranking(classes):
+    scores = np.sort(RNG.random(classes))[::-1]
+    return [(f"class {k} $x$" + k * "i", score) for k, score in enumerate(scores)]
+
+
+@pytest.mark.parametrize(("channels", "classes"), [(1, 10), (3, 2), (1, 26), (3, 100)])
+def test_a_prediction(tmp_path, channels, classes):
+    picture = RNG.random((channels, 20, 32))
+    shares = RNG.dirichlet(np.ones(classes), 15)[:, 0].reshape(3, 5)
+    path = tmp_path / "a.png"
+    plotting.prediction(
+        path,
+        picture,
+        ranking(classes),
+        "length",
+        "Answer: $7",
+        shares=(shares, GRID, 1 / classes),
+        drawn=picture,
+    )
+    assert contains(pixels(path), BLUE)
+
+
+def test_a_prediction_without_capsules(tmp_path):
+    plotting.prediction(
+        tmp_path / "a.png", np.zeros((1, 8, 8)), ranking(3), "probability", "unsure: none"
+    )
+    pixels(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("iterations", [1, 3, 40])
+@pytest.mark.parametrize("columns", [2, 3])
+def test_couplings(tmp_path, iterations, columns):
+    maps = RNG.random((iterations, 3, 5))
+    path = tmp_path / "a.png"
+    plotting.couplings(
+        path,
+        np.zeros((1, 20, 32)),
+        [(f"parent {k}", maps, 0.1) for k in range(columns)],
+        np.linspace(2, 1, iterations),
+        2.3,
+        GRID,
+    )
+    assert pixels(path).shape[0] < 5 * 2.9 * 120 + 150  # many iterations: some of them
+
+
+def test_equal_couplings_are_grey_and_a_larger_share_is_lighter(tmp_path):
+    """In grey print too: the luminance of the colours rises with the share."""
+    from matplotlib import colormaps
+
+    colours = colormaps[SHADES](np.linspace(0, 1, 50))[:, :3]
+    luminance = colours @ [0.299, 0.587, 0.114]
+    assert (np.diff(luminance) > 0).all() and np.ptp(colours[25]) < 0.1
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 20, 32), (3, 40, 12)])
+def test_sweeps(tmp_path, shape):
+    drawn = RNG.random((16, 11, *shape))
+    plotting.sweeps(tmp_path / "a.png", drawn, np.linspace(-0.25, 0.25, 11), "a $ name " * 20)
+    pixels(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 5, 5), (32, 3, 9, 9), (256, 1, 9, 9), (17, 1, 3, 3)])
+def test_kernels(tmp_path, shape):
+    weights = RNG.normal(size=shape)
+    weights[0] = 0
+    plotting.kernels(tmp_path / "a.png", weights)
+    pixels(tmp_path / "a.png")

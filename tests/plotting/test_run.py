@@ -1,0 +1,39 @@
+"""The pictures of a run: any history and any pictures, without warnings, with nothing cut off."""
+
+import numpy as np
+import pytest
+from drawings import contains, pixels
+
+from minicaps import plotting
+from minicaps.plotting import canvas
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def row(epoch, accuracy, validation):
+    parts = ("train", "validation") if validation else ("train",)
+    measured = {f"{part}_{what}": accuracy for part in parts for what in ("loss", "accuracy")}
+    return {"epoch": epoch, **measured}
+
+
+@pytest.mark.parametrize(("epochs", "accuracy"), [(1, 0.0), (2, 1.0), (30, 0.7)])
+def test_curves(tmp_path, epochs, accuracy):
+    for validation in (True, False):
+        path = tmp_path / f"{validation}.png"
+        rows = [row(k + 1, accuracy, validation) for k in range(epochs)]
+        plotting.curves(rows, path)
+        # equal curves: what is drawn last covers the other
+        assert contains(pixels(path), canvas.ORANGE) == validation
+        assert contains(pixels(path), canvas.BLUE)  # in the legend at least
+
+
+@pytest.mark.parametrize(("channels", "classes"), [(1, 10), (2, 2), (3, 26)])
+def test_reconstructions(tmp_path, channels, classes):
+    random = np.random.default_rng(0)
+    images, drawn = random.random((2, classes, channels, 20, 24))
+    names = [chr(ord("a") + k) for k in range(classes)]
+    plotting.reconstructions(images, drawn, names, names, tmp_path / "right.png")
+    plotting.reconstructions(images, drawn, names, ["?", *names[1:]], tmp_path / "wrong.png")
+    if channels < 3:  # no colours but those of the text
+        assert not contains(pixels(tmp_path / "right.png"), canvas.ORANGE)
+    assert contains(pixels(tmp_path / "wrong.png"), canvas.ORANGE)

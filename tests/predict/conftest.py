@@ -1,0 +1,8 @@
+"""What is predicted or drawn is of tiny runs."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def every_run_is_tiny(tiny):
+    pass

@@ -1,0 +1,396 @@
+"""`python -m minicaps.predict`: pictures of all kinds, answers, doubts, figures, faults."""
+
+import json
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from own_files import saved
+from PIL import Image
+from tiny_runs import edit, fill, ordinary_user, run, send_in_call
+
+from minicaps import data, plot, plotting, predict
+from minicaps.backend import choose_device
+from minicaps.models import inspection
+from minicaps.models.inspection import View
+from minicaps.runs.run import open_run
+
+
+@pytest.fixture
+def trained():
+    return run()
+
+
+def ask(capsys, *arguments, code=0):
+    """Run the command without figures; return its JSON objects and what it said of faults."""
+    line = [*map(str, arguments), "--device", "cpu", "--json"]
+    assert predict.main([*line, "--no-figures"]) == code
+    said = capsys.readouterr()
+    return objects(said.out), said.err
+
+
+def objects(out):
+    """The JSON objects among the lines; others are of a training before."""
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+
+def strokes(index=0):
+    return data.load("strokes", limit=40).test.images[index]
+
+
+def answering(monkeypatch, *scores):
+    """Let all networks give these scores to the first classes, 0 to others."""
+
+    def view(model, picture, multi):
+        padded = np.zeros(10, np.float32)
+        padded[: len(scores)] = scores
+        return View(padded, None, ())
+
+    monkeypatch.setattr(inspection, "view", view)
+
+
+def shown(monkeypatch):
+    """Collect the pictures that networks are shown."""
+    pictures, view = [], inspection.view
+
+    def watched(model, picture, **keywords):
+        pictures.append(picture)
+        return view(model, picture, **keywords)
+
+    monkeypatch.setattr(inspection, "view", watched)
+    return pictures
+
+
+# ---- answers
+
+
+def test_the_scores_are_the_network_s(trained, capsys):
+    picture = np.rint(strokes() * 255).astype(np.float32) / 255  # as a PNG keeps it
+    (result,), err = ask(capsys, trained, saved("a.png", picture))
+    view = inspection.view(open_run(trained, choose_device("cpu")).model, picture)
+    assert list(result["scores"]) == [str(k) for k in np.argsort(-view.scores)]  # highest first
+    for name, score in result["scores"].items():
+        assert score == pytest.approx(view.scores[int(name)], abs=1e-6)
+    assert result["answer"] == str(view.scores.argmax())
+    assert result["score"] == "length" and not err
+
+
+def test_the_report_has_all_classes_with_bars(trained, capsys, monkeypatch):
+    answering(monkeypatch, 0.1, 0.9, 0.25)
+    saved("a.png", strokes())
+    assert predict.main([str(trained), "a.png", "--no-figures"]) == 0
+    *_, first, done = (lines := capsys.readouterr().out.splitlines())[:-10]
+    table = lines[-10:]
+    assert first == "a.png: 1"
+    assert done == "  28×28 pixels, grey"
+    assert table[:3] == ["  1  0.900  " + 36 * "#", "  2  0.250  " + 10 * "#", "  0  0.100  ####"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "doubt"),
+    [
+        ((0.51, 0.49), None),
+        ((0.5, 0.5), "none of the classes is seen (no length is above 0.5)"),
+        ((0.6, 0.9), "several classes are seen (length above 0.5): 1, 0"),
+        ((0.9,) * 5, "several classes are seen (length above 0.5): 0, 1, 2 and 2 more"),
+    ],
+)
+def test_doubts(trained, capsys, monkeypatch, scores, doubt):
+    answering(monkeypatch, *scores)
+    (result,), _ = ask(capsys, trained, saved("a.png", strokes()))
+    assert result["doubt"] == doubt
+    assert predict.main([str(trained), "a.png", "--no-figures"]) == 0
+    assert ("unsure" in capsys.readouterr().out) == (doubt is not None)
+
+
+def test_a_network_that_learned_several_classes_may_see_several(capsys, monkeypatch):
+    trained = run("--compose", "2")
+    answering(monkeypatch, 0.6, 0.9)
+    results, _ = ask(capsys, trained, saved("a.png", strokes()))
+    assert results[0]["doubt"] is None and results[0]["seen"] == ["1", "0"]
+    assert not results[0]["centred"]
+    assert predict.main([str(trained), "a.png", "--no-figures"]) == 0
+    assert "a.png: 1, 0\n" in capsys.readouterr().out
+    answering(monkeypatch, 0.4)
+    (result,), _ = ask(capsys, trained, "a.png")
+    assert result["seen"] == [] and result["doubt"] is None  # a picture may have none
+    assert predict.main([str(trained), "a.png", "--no-figures"]) == 0
+    assert "a.png: none of the classes (no length above 0.5)\n" in capsys.readouterr().out
+
+
+def test_what_the_cross_entropy_trained_is_read_as_shares(capsys, monkeypatch):
+    trained = run("--loss", "cross-entropy")
+    answering(monkeypatch, 0.2, 0.1)  # P = 2/3 and 1/3
+    (result,), _ = ask(capsys, trained, saved("a.png", strokes()))
+    assert result["doubt"] is None
+    answering(monkeypatch, 0.9, 0.9)
+    (result,), _ = ask(capsys, trained, "a.png")
+    assert result["doubt"] == "none of the classes is seen (no share is above 0.5)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "score"),
+    [
+        (("--model", "capsule-cnn"), "length"),
+        (("--model", "pooling-cnn"), "probability"),
+        (("--model", "baseline-cnn", "--size", "4"), "probability"),
+        (("--model", "matrix-capsnet", "--iterations", "2"), "activation"),
+        (("--routing", "leaky"), "length"),
+        (("--routing", "learned", "--reconstruction", "0"), "length"),
+        (("--precision", "float64"), "length"),
+    ],
+)
+def test_every_network_answers_and_is_drawn(arguments, score, capsys):
+    trained = run(*arguments)
+    saved("a.png", strokes())
+    assert predict.main([str(trained), "a.png", "--json"]) == 0
+    (result,) = objects(capsys.readouterr().out)
+    assert result["score"] == score and len(result["scores"]) == 10
+    with Image.open(result["figure"]) as figure:
+        assert min(figure.size) > 300
+
+
+def test_devices_agree(trained, capsys, strict_cupy):
+    saved("a.png", strokes())
+    line = [str(trained), "a.png", "--no-figures", "--json", "--device"]
+    results = []
+    for device in ("cpu", "gpu"):
+        assert predict.main([*line, device]) == 0
+        results += [result["scores"] for result in objects(capsys.readouterr().out)]
+    assert results[0] == pytest.approx(results[1], abs=1e-5)
+
+
+# ---- how pictures are read
+
+
+def test_any_size_and_tone_becomes_what_the_network_knows(trained, capsys, monkeypatch):
+    pictures = shown(monkeypatch)
+    small = np.rint(strokes() * 255).astype(np.float32) / 255
+    large = small.repeat(5, axis=1).repeat(5, axis=2)
+    kinds = {
+        "light.png": small,
+        "dark.png": 1 - small,
+        "colour.png": np.repeat(1 - small, 3, axis=0),
+        "large.png": 1 - large,  # drawn smaller, it loses sharpness
+    }
+    for name, picture in kinds.items():
+        saved(name, picture)
+    results, _ = ask(capsys, trained, *kinds, "--centre", "no")
+    assert [r["inverted"] for r in results] == [False, True, True, True]
+    for picture, most in zip(pictures, (0.001, 0.001, 0.001, 0.25), strict=True):
+        assert picture.shape == (1, 28, 28) and picture.dtype == np.float32
+        np.testing.assert_allclose(picture, small, atol=most)
+
+
+def test_invert_as_told(trained, capsys, monkeypatch):
+    pictures = shown(monkeypatch)
+    saved("dark.png", 1 - strokes())
+    (no,), _ = ask(capsys, trained, "dark.png", "--invert", "no")
+    (yes,), _ = ask(capsys, trained, "dark.png", "--invert", "yes")
+    assert (no["inverted"], yes["inverted"]) == (False, True)
+    np.testing.assert_allclose(pictures[0], 1 - pictures[1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("background", "inverted"), [("dark", True), ("light", False), ("mixed", False), (None, False)]
+)
+def test_inverted_if_the_training_pictures_were_not_so(trained, capsys, background, inverted):
+    edit(trained / "best.npz", lambda meta: meta["preprocessing"].update(background=background))
+    (result,), err = ask(capsys, trained, saved("dark.png", 1 - strokes()))
+    assert result["inverted"] == inverted
+    assert ("does not say whether it was trained on light" in err) == (background is None)
+
+
+def test_ink_is_centred_where_the_network_knows_it_so(trained, capsys, monkeypatch):
+    pictures = shown(monkeypatch)
+    canvas = np.ones((1, 200, 300), np.float32)
+    canvas[0, 20:60, 200:230] = 0  # dark, far from the middle
+    saved("drawn.png", canvas)
+    saved("own.png", strokes())
+    (drawn, same_size), _ = ask(capsys, trained, "drawn.png", "own.png")
+    assert (drawn["centred"], same_size["centred"]) == (True, False)
+    lit = np.argwhere(pictures[0][0] > 0.5)
+    assert (np.ptp(lit, axis=0) + 1).tolist() == [20, 15]
+    assert abs(lit.mean(axis=0) - 13.5).max() <= 1
+    edit(trained / "best.npz", lambda meta: meta["options"].update(data="/own/pictures"))
+    assert not ask(capsys, trained, "drawn.png")[0][0]["centred"]
+    assert ask(capsys, trained, "drawn.png", "--centre", "yes")[0][0]["centred"]
+
+
+def test_dark_ink_is_centred_on_light(trained, capsys, monkeypatch):
+    edit(trained / "best.npz", lambda meta: meta["preprocessing"].update(background="light"))
+    pictures = shown(monkeypatch)
+    canvas = np.ones((1, 200, 300), np.float32)
+    canvas[0, 20:60, 200:230] = 0
+    ask(capsys, trained, saved("drawn.png", canvas))
+    assert pictures[0][0, 0].min() == 1  # the ground stays light
+    assert abs(np.argwhere(pictures[0][0] < 0.5).mean(axis=0) - 13.5).max() <= 1
+
+
+# ---- figures
+
+
+def test_figures_are_named_by_the_pictures_and_all_different(trained, capsys):
+    for name in ("one/7.png", "other/7.png", "other/7-2.png"):
+        saved(name, strokes())
+    assert predict.main([str(trained), "one/7.png", "other", "--json"]) == 0
+    results = objects(capsys.readouterr().out)
+    assert len({result["figure"] for result in results}) == 3
+    assert {Path(r["figure"]).parent for r in results} == {trained / "predictions"}
+    assert len(list((trained / "predictions").iterdir())) == 3
+
+
+def test_what_is_drawn(trained, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(
+        plotting, "prediction", lambda *args, **keywords: drawn.update(args=args, **keywords)
+    )
+    saved("a.png", strokes())
+    assert predict.main([str(trained), "a.png"]) == 0
+    model = open_run(trained, choose_device("cpu")).model
+    path, picture, ranking, score, headline = drawn["args"]
+    view = inspection.view(model, picture)
+    assert path == str(trained / "predictions" / "a.png") and score == "length" and headline
+    assert [name for name, _ in ranking] == [str(k) for k in view.ranking]
+    shares, grid, equal = drawn["shares"]
+    assert grid == model.children_grid and equal == 0.1
+    np.testing.assert_allclose(
+        shares, inspection.share_map(view.couplings[-1], grid, view.answer), atol=1e-6
+    )
+    expected = inspection.reconstruction(model, view.poses, view.answer)
+    np.testing.assert_allclose(drawn["drawn"], expected, atol=1e-6)
+
+
+def test_no_picture_is_written_over(trained, capsys):
+    before = Path(saved("mine/7.png", strokes())).read_bytes()
+    assert predict.main([str(trained), "mine/7.png", "--out", "mine"]) == 1
+    assert "mine/7.png exists already: choose another --out" in capsys.readouterr().err
+    assert Path("mine/7.png").read_bytes() == before
+    inside = saved(trained / "predictions" / "7.png", strokes())
+    assert predict.main([str(trained), str(inside)]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert predict.main([str(trained), "mine/7.png"]) == 0  # what it made itself is made again
+
+
+# ---- faults
+
+
+def test_one_bad_picture_stops_no_other(trained, capsys):
+    saved("ok.png", strokes())
+    Path("text.png").write_text("hello")
+    Path("empty.png").touch()
+    Path("none").mkdir()
+    Path("nested/inside").mkdir(parents=True)
+    frames = [Image.new("L", (9, 9), k) for k in (0, 255)]
+    frames[0].save("moving.gif", save_all=True, append_images=frames[1:])
+    names = ["text.png", "empty.png", "moving.gif", "missing.png", "ok.png", "none", "nested"]
+    results, err = ask(capsys, trained, *names, code=1)
+    assert [r["file"] for r in results] == names[:5]
+    assert ["error" in r for r in results] == [True] * 4 + [False]
+    said = err.splitlines()
+    assert len(said) == 6 and all(line.startswith("minicaps.predict: ") for line in said)
+    for words in (
+        "text.png is no picture",
+        "empty.png is empty",
+        "moving.gif holds 2 pictures",
+        "cannot read missing.png: No such file",
+        "none has no pictures right in it",
+        "nested has no pictures right in it, only folders: inside; name one of them",
+    ):
+        assert words in err
+
+
+def test_strange_pictures_are_answered(trained, capsys):
+    Image.new("L", (1, 1), 200).save("one.png")
+    Image.new("L", (3000, 2)).save("thin.png")
+    Image.new("RGBA", (40, 40), (0, 0, 0, 0)).save("clear.png")
+    Image.fromarray(np.full((30, 20), 40000, np.uint16)).save("wide.png")
+    results, err = ask(capsys, trained, "one.png", "thin.png", "clear.png", "wide.png")
+    assert [r["blank"] for r in results] == [True] * 4 and not err
+    assert predict.main([str(trained), "clear.png", "--no-figures"]) == 0
+    assert "all alike: nothing to see" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (["nowhere", "a.png"], 1, "there is no checkpoint nowhere"),
+        (["empty", "a.png"], 1, "empty has no best.npz"),
+        (["a.png", "a.png"], 1, "a.png is damaged or no minicaps checkpoint"),
+        (["run"], 2, "required: PICTURE"),
+        (
+            ["run", "a.png", "--out", "a.png"],
+            1,
+            "cannot write a.png: a file is where a folder is needed; choose",
+        ),
+        (["run", "a.png", "--out", "b", "--no-figures"], 2, "leave it or --no-figures out"),
+        (["run", "a.png", "--invert", "maybe"], 2, "invalid choice"),
+    ],
+)
+def test_wrong_usage(trained, capsys, line, code, said):
+    saved("a.png", strokes())
+    Path("empty").mkdir()
+    try:
+        assert predict.main(line) == code
+    except SystemExit as stopped:
+        assert stopped.code == code
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [predict.main, plot.main])
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("convolutions.0.weight", np.finfo("f4").max, "a score of the network is infinite or NaN"),
+        ("decoder.layers.1.bias", np.nan, "has parameters that are infinite or NaN"),
+        ("classes.weight", np.inf, "has parameters that are infinite or NaN"),
+    ],
+)
+def test_numbers_that_are_not_finite(trained, capsys, name, value, said, command):
+    fill(trained / "best.npz", f"model/{name}", value)
+    capsys.readouterr()
+    what = saved("p.png", strokes()) if command is predict.main else "couplings"
+    assert command([str(trained), what, "--device", "cpu"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and said in err
+
+
+def test_ctrl_c(trained, capsys, monkeypatch):
+    saved("a.png", strokes())
+    send_in_call(monkeypatch, inspection, "view", 2, signal.SIGINT)
+    assert predict.main([str(trained), "a.png", "a.png", "a.png", "--no-figures"]) == 130
+    said = capsys.readouterr()
+    assert said.err == "minicaps.predict: interrupted\n" and said.out.count("a.png:") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+def test_a_folder_where_an_ordinary_user_may_not_write(capsys):
+    picture = strokes()
+    with tempfile.TemporaryDirectory() as place:  # not below a folder that only root can enter
+        os.chmod(place, 0o755)
+        trained = run(out=f"{place}/run")
+        saved(f"{place}/a.png", picture)
+        os.chmod(trained, 0o555)
+        with ordinary_user():
+            assert predict.main([str(trained), f"{place}/a.png"]) == 1
+            said = capsys.readouterr()
+            results, err = ask(capsys, trained, f"{place}/a.png")
+    told = (
+        f"cannot write {place}/run/predictions: Permission denied; choose another --out, or leave"
+    )
+    assert told in said.err
+    assert "a.png" not in said.out and len(results) == 1 and not err  # --no-figures helps
+
+
+# ---- help
+
+
+def test_help(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stopped:
+        predict.main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert stopped.value.code == 0 and len(lines) <= 60 and max(map(len, lines)) <= 80

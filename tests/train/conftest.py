@@ -1,0 +1,8 @@
+"""Runs of the trainer are tiny."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def every_run_is_tiny(tiny):
+    pass

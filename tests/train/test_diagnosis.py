@@ -1,0 +1,246 @@
+"""What looks wrong in a training is said, and nothing is said where all is well."""
+
+import numpy as np
+import pytest
+from tiny_runs import TINY, edit, go_on, refused, run, saved, summary
+
+from minicaps import Tensor, data, models, ops
+from minicaps.runs.configuration import OptimizationOptions
+from minicaps.train import diagnosis, trainer
+from minicaps.train.trainer import Trainer
+
+
+def mean_loss(length, classes):
+    """The margin loss of pictures of all classes, whose capsules are all equally long."""
+    lengths = np.full((classes, classes), float(length))
+    return float(ops.margin_loss(Tensor(lengths), np.arange(classes)))
+
+
+def equal(classes):
+    return np.full(classes, 1 / classes)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10, 26])
+def test_the_three_losses_where_nothing_is_learned(classes):
+    """Dead and saturated by the loss itself, blind by trying all lengths."""
+    shares = equal(classes)
+    blind = min(mean_loss(length, classes) for length in np.linspace(0, 1, 2001))
+    for loss, word in (
+        (mean_loss(0, classes), "the network is dead"),
+        (mean_loss(1, classes), "the network is saturated"),
+        (blind, "alive but blind"),
+    ):
+        said = diagnosis.stuck(loss, 1 / classes, shares)
+        assert word in said and f"{loss:.4g}" in said and "try" in said
+
+
+def test_the_numbers_of_ten_classes():
+    for loss, word in ((0.81, "dead"), (3.645, "saturated"), (0.5236, "blind")):
+        assert word in diagnosis.stuck(loss, 0.1, equal(10))
+
+
+def test_blind_to_unequal_classes():
+    """Two classes, one of which is three times as frequent: each has a best length of its own."""
+    shares, lengths = np.array([0.75, 0.25]), np.linspace(0, 1, 2001)
+    losses = [p * (0.9 - lengths) ** 2 + 0.5 * (1 - p) * (lengths - 0.1) ** 2 for p in shares]
+    blind = sum(loss.min() for loss in losses)
+    assert "blind" in diagnosis.stuck(blind, 0.75, shares)
+    assert diagnosis.stuck(blind, 0.95, shares) is None  # it does see
+
+
+def test_several_classes_in_a_picture():
+    """Two of ten present: lesson 11, exercise on two digits in a picture."""
+    shares = np.full(10, 0.2)
+    for loss, word in ((1.62, "dead"), (3.24, "saturated"), (0.8533, "blind")):
+        assert word in diagnosis.stuck(loss, 0.0, shares)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 26])
+def test_other_losses_are_not_stuck(classes):
+    saturated = mean_loss(1, classes)
+    for loss in (0.0, 0.05, 0.7, 0.8, 0.99 * saturated, 1.01 * saturated, 100.0, np.nan):
+        assert diagnosis.stuck(loss, 1 / classes, equal(classes)) is None
+
+
+def options(**given):
+    usual = {"batch_size": 64, "epochs": 6, "schedule": "exponential", "decay": 0.7}
+    return OptimizationOptions(**usual | given)
+
+
+def test_few_steps():
+    assert "1 step(s) an epoch, 6 in all" in diagnosis.few_steps(options(), 40)
+    assert diagnosis.few_steps(options(batch_size=8, epochs=60), 40) is None  # 300 steps
+    assert "try --epochs 50 --schedule cosine, and" in diagnosis.few_steps(options(batch_size=4), 8)
+    assert diagnosis.few_steps(options(), 9000) is None
+    assert diagnosis.few_steps(options(epochs=1), 64 * 20) is None
+
+
+def test_a_learning_rate_that_vanishes():
+    said = diagnosis.vanishing_step(options(epochs=60))
+    assert "--decay 0.7 leaves 5e-10 of the learning rate after 60 epochs" in said
+    assert diagnosis.vanishing_step(options(epochs=60, schedule="cosine")) is None
+    assert diagnosis.vanishing_step(options()) is None
+
+
+@pytest.mark.parametrize("value", [-0.1, 255.0, np.nan])
+def test_pixels_out_of_range(value):
+    images = np.zeros((3, 1, 4, 4), np.float32)
+    assert diagnosis.pixels(images) is None
+    assert diagnosis.pixels(images + 1) is None
+    images[1, 0, 2, 2] = value
+    assert "outside" not in diagnosis.pixels(images) and "from" in diagnosis.pixels(images)
+
+
+def test_a_class_that_is_never_the_answer():
+    names, present = ("cat", "dog", "eel"), np.array([10, 5, 2])
+    assert (
+        diagnosis.never_predicted(np.array([16, 1, 0]), present, 17, names) is None
+    )  # eels are few
+    said = diagnosis.never_predicted(np.array([17, 0, 0]), present, 17, names)
+    assert "of 17 validation pictures none is taken for 'dog', though 5 labels say so" in said
+
+
+def test_a_class_that_no_picture_lacks():
+    names = ("cat", "dog", "eel")
+    said = diagnosis.always_present(np.array([12, 3, 12]), 12, names)
+    assert "all 12 training pictures have 'cat', 'eel'" in said and "leave the class out" in said
+    assert diagnosis.always_present(np.array([11, 3, 1]), 12, names) is None
+
+
+def test_a_loss_of_zero_is_not_stuck():
+    """Where all pictures have all classes, a saturated network is right."""
+    assert diagnosis.stuck(0.0, 1.0, np.ones(2)) is None
+    assert "dead" in diagnosis.stuck(1.62, 0.0, np.ones(2))
+
+
+# ---- in a run
+
+
+def test_a_run_tells_once_and_keeps_it(monkeypatch, capsys):
+    """Every epoch looks dead; it is said once, also after the run was gone on with."""
+    monkeypatch.setattr(trainer, "evaluate", lambda *_, **__: (0.81, 1))
+    folder = run("--epochs", "2")
+    go_on(folder, "--epochs", "4")
+    assert capsys.readouterr().err.count("network is dead") == 1
+    assert sum("network is dead" in text for text in summary(folder)["warnings"]) == 1
+    assert saved(folder)[1]["progress"]["warnings"]["stuck"] in summary(folder)["warnings"]
+
+
+def test_a_run_from_before_warnings_were_kept_goes_on():
+    path = run() / "last.npz"
+    edit(path, lambda meta: meta["progress"].pop("warnings"))
+    assert summary(go_on("run", "--epochs", "2"))["epochs"] == 2
+
+
+def test_a_run_on_pictures_that_all_have_a_class(tmp_path, capsys):
+    labels = np.array([[k % 2, k // 2 % 2, 1] for k in range(24)])
+    images = np.random.default_rng(0).random((24, 28, 28))
+    np.savez(tmp_path / "all.npz", images=images, labels=labels, class_names=["a", "b", "c"])
+    folder = run("--data", str(tmp_path / "all.npz"), "--limit", "12", "--reconstruction", "0")
+    told = [text for text in summary(folder)["warnings"] if "training pictures have 'c':" in text]
+    assert len(told) == 1 and told[0] in capsys.readouterr().err
+
+
+def test_a_run_that_is_well_warns_of_nothing(capsys):
+    folder = run("--batch-size", "1", "--epochs", "3")
+    assert summary(folder)["warnings"] == []
+    assert capsys.readouterr().err == ""
+
+
+def test_a_blind_network_is_told(monkeypatch, capsys):
+    """A network that answers with the best constant lengths."""
+    best = 1.35 / 5.5  # (p m⁺ + λ (1 − p) m⁻) / (p + λ (1 − p)) for p = 1/10
+    forward = models.CapsNet.forward
+
+    def blind(self, images):
+        routed = forward(self, images)
+        return routed._replace(activations=routed.activations * 0 + best)
+
+    monkeypatch.setattr(models.CapsNet, "forward", blind)
+    run("--limit", "400", "--validation", "200", "--batch-size", "100", "--reconstruction", "0")
+    assert "alive but blind" in capsys.readouterr().err
+
+
+def test_an_exploding_gradient_is_told(monkeypatch, capsys):
+    run("--reconstruction", "1e6", "--learning-rate", "1e-30")
+    assert "the gradient's norm is" in capsys.readouterr().err
+
+
+def test_a_class_that_a_run_never_predicts(monkeypatch, capsys):
+    monkeypatch.setattr(diagnosis, "FEW_PICTURES", 1)
+    run("--learning-rate", "1e-30")  # four validation pictures, a network that knows nothing
+    assert "of 4 validation pictures none is taken for" in capsys.readouterr().err
+
+
+def test_pixels_from_0_to_255_are_told(monkeypatch, capsys):
+    load = data.load
+
+    def bytes_as_floats(*args, **keywords):
+        whole = load(*args, **keywords)
+        bright = data.Split(255 * whole.train.images, whole.train.labels)
+        return data.Dataset(whole.name, bright, whole.test, whole.class_names)
+
+    monkeypatch.setattr(data, "load", bytes_as_floats)
+    run("--learning-rate", "1e-9")
+    assert "the training pictures have values from 0 to 255" in capsys.readouterr().err
+
+
+# ---- where numbers become NaN
+
+
+def network(name="capsnet", **given):
+    return models.build(name, (1, 28, 28), 10, **given)
+
+
+IMAGES = np.random.default_rng(0).random((3, 1, 28, 28), dtype=np.float32)
+
+
+def test_nothing_is_named_where_all_is_finite():
+    assert diagnosis.where(network(), IMAGES) is None
+
+
+def test_a_parameter_that_is_not_finite_is_named():
+    model = network()
+    name, p = list(model.named_parameters())[2]
+    p.data[(0,) * p.ndim] = np.nan
+    assert diagnosis.where(model, IMAGES) == f"in the parameter {name}"
+
+
+@pytest.mark.parametrize("name", ["capsnet", "capsule-cnn", "matrix-capsnet"])
+def test_a_picture_that_is_not_finite_is_seen_in_the_first_layer(name):
+    model = network(name)
+    images = IMAGES.copy()
+    images[1, 0, 5:20, 5:20] = np.nan
+    first = next(key for key, module in model.modules() if key and not list(module.children()))
+    assert diagnosis.where(model, images) == f"in the layer {first.rstrip('.')}"
+
+
+def test_the_iteration_of_a_routing_is_named(monkeypatch):
+    """Parents that overflow in the second of three iterations."""
+    model = network()
+    routing = model.classes.routing
+    route = routing.route
+
+    def overflowing(votes, **keywords):
+        routed = route(votes, **keywords)
+        history = list(routed.history)
+        if history:
+            history[1] = history[1]._replace(poses=history[1].poses * np.float32(np.inf))
+        activations = routed.activations * np.float32(np.nan)
+        return routed._replace(activations=activations).with_history(history)
+
+    routing.route = overflowing
+    said = diagnosis.where(model, IMAGES)
+    assert said == "in the layer classes.routing, iteration 2 of 3"
+
+
+def test_a_run_that_diverges_names_the_parameter(monkeypatch, capsys):
+    step = Trainer._step
+
+    def spoiling(self, *batch):
+        step(self, *batch)
+        self.model.classes.weight.data[0] = np.inf
+
+    monkeypatch.setattr(Trainer, "_step", spoiling)
+    said = refused(capsys, *TINY, "--out", "run", code=1)
+    assert "in step 2 (epoch 1), first in the parameter classes.weight." in said

@@ -1,0 +1,143 @@
+"""Every model and every loss in the trainer: what is trained, and what is measured."""
+
+import numpy as np
+import pytest
+from tiny_runs import history, parameters, refused, run, saved, summary
+
+from minicaps import Tensor, data, models, ops
+from minicaps.backend import choose_device
+from minicaps.models import losses
+from minicaps.models.losses import LOSSES, classification_loss, spread_margin
+from minicaps.runs.building import load_model
+from minicaps.runs.inference import evaluate
+from minicaps.train import __main__ as train
+from minicaps.train import step as steps
+
+CPU = choose_device("cpu")
+CAPSNET = models.CapsNet
+BASELINE = models.BaselineCNN
+
+# ---- models
+
+FEW = ["--limit", "10", "--validation", "2", "--batch-size", "8", "--epochs", "1"]  # one step
+SAID = {
+    "capsnet": "capsnet, preset small, routing agreement, loss margin, ",
+    "capsule-cnn": "capsule-cnn, routing agreement, loss margin, ",
+    "pooling-cnn": "pooling-cnn, loss margin, ",
+    "baseline-cnn": "baseline-cnn, loss cross-entropy, ",
+    "dense-cnn": "dense-cnn, preset small, loss cross-entropy, ",
+    "matrix-capsnet": "matrix-capsnet, preset small, loss spread, ",
+}
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_a_run_of_every_model(request, capsys, name):
+    if name == "baseline-cnn":
+        request.getfixturevalue("specks")
+    assert train.main([*FEW, "--device", "cpu", "--model", name, "--out", "run"]) == 0
+    size = sum(a.size for a in parameters("run").values())
+    said = capsys.readouterr()
+    assert f"\nModel: {SAID[name]}{size:,} parameters\n" in said.out
+    assert said.err == ""
+    assert summary("run")["parameters"] == size
+    assert saved("run")[0]["optimizer/steps"] == 1
+    # what was tested is what the file holds
+    model, test = load_model("run/best.npz", CPU), data.load("strokes", limit=1).test
+    loss = saved("run")[1]["options"]["loss"]
+    measured = (summary("run")["test_loss"], summary("run")["test_right"])
+    assert evaluate(model, test, loss) == measured
+    assert ("reconstruction_loss" in history("run")[0]) == (name == "capsnet")
+
+
+@pytest.mark.parametrize("model", ["pooling-cnn", "capsule-cnn"])
+def test_running_statistics_are_saved_with_the_model(model):
+    folder = run(*FEW, "--model", model, "--batch-norm")
+    mean = parameters(folder, "best.npz")["features.convolutions.0.norm.mean"]
+    assert mean.any()
+    measured = (summary(folder)["test_loss"], summary(folder)["test_right"])
+    loaded = load_model(folder / "best.npz", CPU)
+    assert evaluate(loaded, data.load("strokes", limit=1).test, "margin") == measured
+
+
+# ---- losses
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_trains(loss):
+    rows = history(run("--loss", loss, "--epochs", "8", "--schedule", "constant"))
+    assert rows[-1]["train_loss"] < 0.9 * rows[0]["train_loss"]
+    assert rows[-1]["train_accuracy"] > rows[0]["train_accuracy"]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_figure_is_of_the_loss_that_is_trained(loss):
+    frozen = ("--learning-rate", "1e-30", "--limit", "10", "--batch-size", "4")
+    folder = run("--loss", loss, *frozen, "--validation", "3")
+    model = load_model(folder / "last.npz", CPU)
+    whole = data.load("strokes", limit=10)
+    rest, validation = whole.cut_validation(3, 0)
+    (row,) = history(folder)
+    found = [row["train_loss"], row["validation_loss"], summary(folder)["test_loss"]]
+    for split, value in zip((rest, validation, whole.test), found, strict=True):
+        activations = model(Tensor(split.images)).activations
+        expected = {
+            "margin": ops.margin_loss(activations, split.labels),
+            "spread": ops.spread_loss(activations, split.labels, margin=0.9),
+            "cross-entropy": -np.log(_share(activations.data, split.labels)).mean(),
+        }
+        assert value == pytest.approx(float(expected[loss]), rel=1e-4)
+
+
+def _share(activations, labels):
+    return activations[np.arange(len(labels)), labels] / activations.sum(axis=1)
+
+
+def test_cross_entropy_of_activations_and_of_logits():
+    scores, labels = np.array([[0.6, 0.1, 0.1], [0.0, 0.3, 0.0]]), np.array([0, 1])
+    found = classification_loss("cross-entropy", CAPSNET, Tensor(scores), labels)
+    assert found.item() == pytest.approx(-np.log(0.75) / 2, abs=1e-5)
+    found = classification_loss("cross-entropy", BASELINE, Tensor(scores), labels)
+    assert found.item() == ops.cross_entropy(Tensor(scores), labels).item()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_of_dead_activations_are_finite(loss, dtype):
+    for dead in (np.zeros((2, 3)), np.eye(3)[:2]):
+        activations = Tensor(dead.astype(dtype), requires_grad=True)
+        value = classification_loss(loss, CAPSNET, activations, np.array([2, 2]))
+        value.backward()
+        assert np.isfinite(value.data) and value.dtype == dtype
+        assert np.isfinite(activations.grad).all() and activations.grad[:, 2].all()
+
+
+def test_the_margin_grows_from_a_fifth_to_nine_tenths():
+    margins = [spread_margin(epoch) for epoch in (0, 0.1, 0.5, 1, 2, 100)]
+    np.testing.assert_allclose(margins, [0.2, 0.27, 0.55, 0.9, 0.9, 0.9])
+
+
+def test_the_spread_loss_is_trained_at_the_margin_of_the_step(monkeypatch):
+    seen = []
+
+    def watched(name, model, activations, labels, margin=losses.LAST_MARGIN):
+        if activations.requires_grad:
+            seen.append(margin)
+        return classification_loss(name, model, activations, labels, margin)
+
+    monkeypatch.setattr(steps, "classification_loss", watched)
+    run("--loss", "spread", "--epochs", "2")
+    epochs = np.arange(10) / 5  # five batches in each
+    np.testing.assert_allclose(seen, np.minimum(0.2 + 0.7 * epochs, 0.9))
+
+
+def test_a_loss_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="unknown loss 'hinge': choose margin, spread"):
+        classification_loss("hinge", CAPSNET, Tensor(np.ones((1, 3))), np.zeros(1, int))
+
+
+def test_the_best_parameters_of_another_network_are_not_measured(capsys):
+    folder = run("--model", "capsule-cnn")
+    other = run("--model", "pooling-cnn", out="other")
+    (folder / "best.npz").write_bytes((other / "best.npz").read_bytes())
+    capsys.readouterr()
+    assert "another network" in refused(capsys, "--resume", str(folder), "--quiet", code=1)

@@ -1,0 +1,121 @@
+"""`--seeds`: the same training from several seeds, and how its results spread."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_runs import (
+    TINY,
+    assert_equal_runs,
+    go_on,
+    parameters,
+    refused,
+    run,
+    same,
+    saved,
+    send_in_call,
+    summary,
+)
+
+from minicaps.train import __main__ as train
+from minicaps.train.trainer import Trainer
+
+
+def accuracies(folder, seeds):
+    return [summary(folder / f"seed-{seed}")["test_accuracy"] for seed in seeds]
+
+
+def test_each_seed_has_a_run_and_the_spread_is_reported(capsys):
+    folder = run("--seed", "3", "--seeds", "3")
+    assert sorted(os.listdir(folder)) == [
+        "config.json",
+        "seed-3",
+        "seed-4",
+        "seed-5",
+        "summary.json",
+    ]
+    for seed in (3, 4, 5):
+        assert_equal_runs(folder / f"seed-{seed}", run("--seed", str(seed), out=f"alone-{seed}"))
+    found, single = summary(folder), accuracies(folder, (3, 4, 5))
+    assert [row["seed"] for row in found["runs"]] == [3, 4, 5]
+    assert [row["test_right"] / row["test_samples"] for row in found["runs"]] == single
+    spread = found["test_accuracy"]
+    assert spread["mean"] == pytest.approx(np.mean(single))
+    assert spread["standard_deviation"] == pytest.approx(np.std(single, ddof=1))
+    assert (spread["min"], spread["max"]) == (min(single), max(single))
+    said = capsys.readouterr().out
+    assert f"Test accuracy of 3 seeds: mean {spread['mean']:.2%}, standard deviation" in said
+
+
+def test_progress_is_said(capsys):
+    assert train.main([*TINY[:-1], "--seeds", "2", "--out", "run"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "Seed 0 (1 of 2)"
+    assert "Seed 1 (2 of 2)" in said
+
+
+@pytest.mark.parametrize("step", [2, 8])  # in the first run, in the second
+def test_interrupted_runs_go_on_bit_equal(monkeypatch, capsys, step):
+    straight = run("--seeds", "2", out="straight")
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        send_in_call(patch, Trainer, "_step", step, signal.SIGTERM)
+        assert train.main([*TINY, "--seeds", "2", "--out", "run"]) == 143
+    assert capsys.readouterr().err.endswith("python -m minicaps.train --resume run\n")
+    go_on("run")
+    for seed in (0, 1):
+        assert_equal_runs(Path("run", f"seed-{seed}"), straight / f"seed-{seed}")
+    assert summary("run")["test_accuracy"] == summary(straight)["test_accuracy"]
+
+
+def test_what_is_done_is_not_done_again(monkeypatch):
+    folder, steps = run("--seeds", "2"), []
+    before = summary(folder)["runs"]
+    step = Trainer._step
+    monkeypatch.setattr(Trainer, "_step", lambda *a: (steps.append(1), step(*a)))
+    assert summary(go_on(folder))["runs"] == before
+    assert not steps
+    assert [row["seed"] for row in summary(go_on(folder, "--seeds", "3"))["runs"]] == [0, 1, 2]
+    assert len(steps) == 5  # one run of five steps
+    go_on(folder, "--epochs", "2")
+    assert len(steps) == 5 + 3 * 5
+    assert summary(folder / "seed-2")["epochs"] == 2
+
+
+def test_a_run_that_was_killed_before_it_saved_begins_again():
+    folder = run("--seeds", "2")
+    good = parameters(folder / "seed-1")
+    for name in ("best.npz", "last.npz", "summary.json"):
+        (folder / "seed-1" / name).unlink()
+    assert same(parameters(go_on(folder) / "seed-1"), good)
+    (folder / "seed-1" / "summary.json").write_text("{")
+    go_on(folder)
+    assert summary(folder / "seed-1")["seed"] == 1
+
+
+def test_what_does_not_go_with_it_is_refused(capsys):
+    run("--seeds", "2")
+    run(out="single")
+    Path("full").mkdir()
+    Path("full/mine").touch()
+    capsys.readouterr()
+    for arguments, code, part in (
+        (("--resume", "run", "--seed", "5"), 2, "--seed cannot change"),
+        (("--resume", "single", "--seeds", "2"), 2, "--seeds cannot change"),
+        (("--seeds", "2", "--out", "full"), 2, "full exists already"),
+        (("--seeds", "2", "--out", "run"), 2, "run exists already"),
+    ):
+        assert part in refused(capsys, *arguments, code=code)
+    config = json.loads(Path("run/config.json").read_text())
+    config["options"]["batch_size"] = 0
+    Path("run/config.json").write_text(json.dumps(config))
+    said = refused(capsys, "--resume", "run", code=1)
+    assert "run/config.json does not fit this minicaps: argument --batch-size: must be" in said
+
+
+def test_a_run_in_a_folder_of_seeds_goes_on_alone():
+    folder = run("--seeds", "2")
+    assert saved(go_on(folder / "seed-1", "--epochs", "2"))[1]["progress"]["epoch"] == 2

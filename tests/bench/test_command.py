@@ -103,6 +103,7 @@ def test_senseless_options_are_refused_before_any_work(options, reason, monkeypa
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
 def test_a_file_without_permission_is_told_before_any_work():
     """As an ordinary user: root may write anywhere."""
@@ -304,6 +305,7 @@ needs_status = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_status
 def test_memory_grows_with_the_batch():
     few, many = (bench_memory.peak_memory(Case("infer", "small", n), "minicaps") for n in (8, 512))
@@ -311,6 +313,7 @@ def test_memory_grows_with_the_batch():
     assert many - few > 500 * 32 * 24 * 24 * 4  # bytes of what the first convolution gives
 
 
+@pytest.mark.slow
 @needs_status
 def test_memory_of_training_holds_what_the_backward_pass_needs():
     used, trained = (
@@ -329,6 +332,7 @@ def test_the_peak_is_in_bytes():
     assert here.nbytes < bench_memory.process_peak() < 1.05 * most
 
 
+@pytest.mark.slow
 @needs_status
 def test_memory_is_not_that_of_the_process_that_measures():
     here = np.ones(2**26)  # 512 MiB

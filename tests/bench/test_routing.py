@@ -27,6 +27,7 @@ def tiny(monkeypatch):
 # ---- how they grow
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_the_table_has_every_routing_at_every_size(tmp_path, capsys):
     file = tmp_path / "bench.json"
@@ -89,6 +90,7 @@ def test_a_size_means_what_it_says(name):
         assert task.route.keywords["iterations"] == numbers["iterations"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* rounds did not find:RuntimeWarning")
 @pytest.mark.parametrize("name", bench_routing.ROUTINGS)
 def test_memory_of_routing_grows_linearly(name):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import environment
+from commands import ROOT, environment
+from thinning import thinned
 from tiny_runs import TINY, assert_equal_runs, finish, go_on, run, send_in_call, start, summary
 
 from minicaps import plotting
@@ -18,7 +19,6 @@ from minicaps.runs import checkpoint
 from minicaps.train import __main__ as train
 from minicaps.train import session
 
-ROOT = Path(__file__).parents[2]
 # A module that every command imports, and in its place one during whose import Ctrl-C is pressed
 INTERRUPTING = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)"
 COMMANDS = sorted(
@@ -33,16 +33,17 @@ def test_commands_are_found():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("module", ["numpy", "tqdm"])
+@pytest.mark.parametrize("module", thinned(["numpy", "tqdm"]))
 def test_ctrl_c_while_a_command_is_imported_is_silent(command, module, tmp_path):
     (tmp_path / f"{module}.py").write_text(INTERRUPTING)
     own = environment()
     own["PYTHONPATH"] = os.pathsep.join([str(tmp_path), own["PYTHONPATH"]])
     line = [sys.executable, "-m", command]
-    done = subprocess.run(line, env=own, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(line, env=own, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
+@pytest.mark.slow
 def test_importing_minicaps_leaves_signals_alone(tmp_path):
     """Also where it is imported by another program's `python -m`."""
     Path("other").mkdir()
@@ -51,7 +52,7 @@ def test_importing_minicaps_leaves_signals_alone(tmp_path):
     own = environment()
     own["PYTHONPATH"] = os.pathsep.join([str(tmp_path), own["PYTHONPATH"]])
     line = [sys.executable, "-m", "other.main"]
-    done = subprocess.run(line, env=own, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(line, env=own, capture_output=True, text=True, timeout=600)
     assert "default_int_handler" in done.stdout
 
 
@@ -75,8 +76,8 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", thinned(MOMENTS.values()), ids=MOMENTS)
+@pytest.mark.parametrize("number", thinned([signal.SIGINT, signal.SIGTERM]))
 def test_what_was_measured_is_never_lost(monkeypatch, moment, number):
     straight = run(out="straight")
     with monkeypatch.context() as patch:
@@ -86,6 +87,7 @@ def test_what_was_measured_is_never_lost(monkeypatch, moment, number):
     assert not list(Path("run").glob("*.part"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_at_any_time(number):
     """Six processes are stopped at random times; what they leave goes on, or may begin again."""

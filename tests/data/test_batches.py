@@ -41,6 +41,7 @@ def test_load_strokes_gives_the_drawn_samples():
         np.testing.assert_array_equal(split.poses, poses)
 
 
+@pytest.mark.slow
 def test_load_strokes_by_default():
     data = load("strokes")
     assert (len(data.train), len(data.test)) == (10_000, 2_000)

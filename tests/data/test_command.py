@@ -15,6 +15,7 @@ from minicaps.data import __main__ as command
 from minicaps.data import load
 
 
+@pytest.mark.slow
 def test_strokes(tmp_path):
     done = run_data(tmp_path, "strokes")
     assert done.returncode == 0, done.stderr

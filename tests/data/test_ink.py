@@ -124,6 +124,7 @@ def test_a_picture_that_is_written_is_read_again(tmp_path, channels):
     np.testing.assert_allclose(read_picture(tmp_path / "a.png"), picture, atol=0.5 / 255 + 1e-6)
 
 
+@pytest.mark.slow
 def test_export(tmp_path):
     done = run_data(tmp_path, "export", "strokes", "digits")
     assert done.returncode == 0 and done.stderr == ""

@@ -140,6 +140,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.slow
 def test_reading_that_takes_long_shows_a_bar_at_a_terminal(pets, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     load(pets, size=SIZE)
@@ -200,6 +201,7 @@ def test_pictures_that_are_all_nearly_black_are_refused(pets):
     assert load(pets).train.images.max() <= 1
 
 
+@pytest.mark.slow
 def test_pictures_that_would_fill_the_machine_are_refused(pets, tmp_path):
     path = npz(tmp_path / "a.npz", **grey_arrays())
     for data in (pets, path, "strokes"):

@@ -26,6 +26,7 @@ from idx_files import (
     md5,
     zipped,
 )
+from thinning import thinned, thinned_rows
 
 from minicaps.data import download, load
 from minicaps.errors import DataError
@@ -239,7 +240,7 @@ def cut_connection(good):
     return good[: len(good) // 2], len(good)
 
 
-@pytest.mark.parametrize("fault", [no_answer, wrong_file, cut_connection])
+@pytest.mark.parametrize("fault", thinned([no_answer, wrong_file, cut_connection]))
 def test_when_a_mirror_fails_the_next_is_tried(places, mnist, server, fault):
     serve(server, mnist, "one")
     serve(server, mnist, "two")
@@ -253,11 +254,13 @@ def test_when_a_mirror_fails_the_next_is_tried(places, mnist, server, fault):
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [
-        (no_answer, "404"),
-        (wrong_file, "checksum"),
-        (cut_connection, "(IncompleteRead|[Cc]onnection|checksum)"),
-    ],
+    thinned_rows(
+        [
+            (no_answer, "404"),
+            (wrong_file, "checksum"),
+            (cut_connection, "(IncompleteRead|[Cc]onnection|checksum)"),
+        ]
+    ),
 )
 def test_when_all_mirrors_fail_nothing_is_left(places, mnist, server, fault, reason):
     serve(server, mnist, "one")

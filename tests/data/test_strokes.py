@@ -210,11 +210,13 @@ def splits():
     return data.train, data.test
 
 
+@pytest.mark.slow
 def test_classifiers_of_pixels_do_not_get_far(splits):
     assert 0.5 < baselines.linear(*splits) <= 0.85
     assert 0.8 < baselines.nearest_neighbour(*splits) <= 0.93
 
 
+@pytest.mark.slow
 def test_baselines_are_as_good_as_those_of_scikit_learn(splits):
     train, test = splits[0].take(slice(2000)), splits[1].take(slice(1000))
     x, asked = (part.images.reshape(len(part), -1) for part in (train, test))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tensors import leaf
+from tensors import collector_off, leaf
 
 from minicaps import Tensor, no_grad, ops
 from minicaps.graph import Node, joint, unbroadcast
@@ -61,6 +61,7 @@ def test_a_chain_of_10000_additions():
     np.testing.assert_array_equal(x.grad, [1, 1])
 
 
+@pytest.mark.slow
 def test_a_long_graph_that_nobody_sweeps_is_dropped_without_recursion():
     y = leaf(1.0)
     for _ in range(50_000):
@@ -175,10 +176,8 @@ def test_unbroadcast_is_the_transpose_of_broadcasting(shape, added, seed):
 @pytest.fixture
 def no_collector():
     """Only reference counts free memory."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
+    with collector_off():
+        yield
 
 
 def capturing_op(seen):

@@ -33,7 +33,7 @@ def test_results_come_in_order(cores):
 
 def test_threads_work_at_the_same_time(monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: 2)
-    meeting = threading.Barrier(2, timeout=30)  # breaks unless both come
+    meeting = threading.Barrier(2, timeout=300)  # breaks unless both come
     assert list(threads.in_threads(lambda n: meeting.wait() in (0, 1), range(2))) == [True, True]
 
 
@@ -66,7 +66,7 @@ def test_an_error_reaches_the_caller_and_the_threads_live_on(cores):
 
 def test_after_an_error_nobody_goes_on_writing(monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: 2)
-    both, wrote = threading.Barrier(2, timeout=30), []
+    both, wrote = threading.Barrier(2, timeout=300), []
 
     def work(n):
         both.wait()

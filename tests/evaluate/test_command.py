@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from evaluations import FILES, folder_of, measured, predictions, table
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+from thinning import thinned
 from tiny_runs import edit, run, saved, summary
 
 from minicaps import models
@@ -81,7 +82,7 @@ SCORES = {
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", thinned(models.MODELS, ("capsnet", "dense-cnn")))
 def test_every_network_is_measured_as_it_was_when_trained(name, request, capsys):
     if name == "baseline-cnn":
         request.getfixturevalue("specks")
@@ -92,6 +93,7 @@ def test_every_network_is_measured_as_it_was_when_trained(name, request, capsys)
     assert found["loss"] == pytest.approx(trained["test_loss"], rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_checkpoint_can_be_named_and_its_precision_is_kept(precision):
@@ -142,6 +144,7 @@ def test_what_is_printed_and_written(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--reconstruction", "0"]], ids=["decoder", "none"])
 def test_the_worst_pictures_are_drawn_from_both_capsules(options):
     folder = run("--epochs", "2", *options)

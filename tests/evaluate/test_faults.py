@@ -15,15 +15,18 @@ import pytest
 from commands import environment
 from evaluations import FILES, folder_of, measured, predictions, refusal, table
 from own_files import noise
+from thinning import thinned, thinned_rows
 from tiny_runs import NETWORK, edit, fill, finish, ordinary_user, run, send_in_call
 
 from minicaps.models import CapsNet
 
 IN_PROCESS = """
 import sys
-from minicaps import evaluate, models
+from minicaps import models
+from minicaps.cli.command import start
+from minicaps.evaluate import __main__ as evaluate
 models.CAPSNET_PRESETS["small"] = NETWORK
-sys.exit(evaluate.start(evaluate.main))
+sys.exit(start(evaluate.main))
 """.replace("NETWORK", repr(NETWORK))
 
 
@@ -61,20 +64,26 @@ def test_what_is_no_run(capsys, tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "part"),
-    [
-        (lambda m: m["options"].pop("seed"), "does not fit this minicaps: KeyError('seed')"),
-        (lambda m: m["options"].update(seed="x"), "cannot be split as for"),
-        (lambda m: m["options"].update(seed=-1), "cannot be split as for"),
-        (lambda m: m["options"].update(data="gone"), "gone is gone, on which this run was"),
-        (lambda m: m["options"].update(data=3), "does not fit this minicaps"),
-        (lambda m: m.update(options=[]), "does not fit this minicaps"),
-        (lambda m: m["options"].update(loss="hinge"), "unknown loss 'hinge'"),
-        (lambda m: m["preprocessing"].pop("class_names"), "does not fit this minicaps"),
-        (lambda m: m["preprocessing"].update(class_names=["a"]), "1 names for 10 classes"),
-        (lambda m: m["preprocessing"].update(class_names=list("abcdefghij")), "not the same data"),
-        (lambda m: m.pop("preprocessing"), "lacks preprocessing"),
-        (lambda m: m["model"].update(classes=11), "holds no model to build"),
-    ],
+    thinned_rows(
+        [
+            (lambda m: m["options"].pop("seed"), "does not fit this minicaps: KeyError('seed')"),
+            (lambda m: m["options"].update(seed="x"), "cannot be split as for"),
+            (lambda m: m["options"].update(seed=-1), "cannot be split as for"),
+            (lambda m: m["options"].update(data="gone"), "gone is gone, on which this run was"),
+            (lambda m: m["options"].update(data=3), "does not fit this minicaps"),
+            (lambda m: m.update(options=[]), "does not fit this minicaps"),
+            (lambda m: m["options"].update(loss="hinge"), "unknown loss 'hinge'"),
+            (lambda m: m["preprocessing"].pop("class_names"), "does not fit this minicaps"),
+            (lambda m: m["preprocessing"].update(class_names=["a"]), "1 names for 10 classes"),
+            (
+                lambda m: m["preprocessing"].update(class_names=list("abcdefghij")),
+                "not the same data",
+            ),
+            (lambda m: m.pop("preprocessing"), "lacks preprocessing"),
+            (lambda m: m["model"].update(classes=11), "holds no model to build"),
+        ],
+        4,
+    ),
 )
 def test_a_checkpoint_edited_by_hand(capsys, change, part):
     edit(run() / "best.npz", change)
@@ -149,7 +158,7 @@ def test_where_the_results_cannot_go(capsys):
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", thinned(FILES))
 def test_a_full_disk_leaves_the_last_results(monkeypatch, capsys, name):
     folder = run()
     measured(folder)
@@ -168,6 +177,7 @@ def test_a_full_disk_leaves_the_last_results(monkeypatch, capsys, name):
     assert sorted(os.listdir(folder / "evaluation")) == FILES
 
 
+@pytest.mark.slow
 def test_odd_names_are_written_as_they_are(tmp_path, capsys):
     """Formulas, commas, quotes, letters that the font lacks; bytes that are no text."""
     names = ["$x_1$", 'a, "b"', "鸟", "n" * 90]
@@ -219,15 +229,17 @@ def test_one_picture_right_or_wrong(tmp_path):
     assert len(predictions("one")) == 1
 
 
+@pytest.mark.slow
 def test_closed_and_broken_pipes(tmp_path):
     folder = run()
     process = started(IN_PROCESS, folder, "--part", "validation")
     process.stdout.close()  # as `| head -0` does
-    process.wait(timeout=120)
+    process.wait(timeout=600)
     assert "Traceback" not in (said := process.stderr.read()) and "Exception ignored" not in said
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_ctrl_c_of_a_process():
     slow = IN_PROCESS.replace(
         "sys.exit",

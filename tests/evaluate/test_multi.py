@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from evaluations import measured, refusal
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
+from thinning import thinned
 from tiny_runs import run, summary
 
 from minicaps import plotting
@@ -106,7 +107,7 @@ def test_the_worst_come_first():
 # ---- the command
 
 
-@pytest.mark.parametrize("part", ["test", "validation", "train"])
+@pytest.mark.parametrize("part", thinned(["test", "validation", "train"]))
 def test_a_run_on_composed_pictures(part):
     folder = run("--compose", "2", "--layout", "below")
     found = measured(folder, "--part", part)
@@ -121,6 +122,7 @@ def test_a_run_on_composed_pictures(part):
     assert sum(row["answer"] == row["classes"] for row in rows) == found["right"]
 
 
+@pytest.mark.slow
 def test_the_worst_answers_are_drawn(monkeypatch):
     folder = run("--compose", "2")
     monkeypatch.setattr(plotting, "members", drawn_really)

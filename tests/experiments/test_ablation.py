@@ -58,6 +58,7 @@ def tiny_parts(monkeypatch):
     monkeypatch.setattr(data, "_load", load)
 
 
+@pytest.mark.slow
 def test_missing_data_is_told_after_the_figures_that_are_there(tiny_parts, capsys):
     assert command.main(QUICK) == 1
     said = capsys.readouterr()

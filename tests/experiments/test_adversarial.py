@@ -91,6 +91,7 @@ def test_a_satisfied_margin_loss_is_flat_and_the_difference_is_not():
     assert np.array_equal(still[0], images[0]) and not np.array_equal(still[1], images[1])
 
 
+@pytest.mark.slow
 def test_both_networks_are_attacked_and_drawn(monkeypatch, capsys):
     whole = adversarial.parts(True)
     own = {"data": "strokes", "validation": 10, "epochs": 2, "batch_size": 8, "shift": 0}

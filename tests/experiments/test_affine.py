@@ -36,6 +36,7 @@ def short(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_it_measures_at_equal_accuracy_and_at_the_end(short, capsys):
     assert command.main(["affine", "--quick", "--device", "cpu"]) == 0
     folder = Path("runs/experiments/affine-quick")

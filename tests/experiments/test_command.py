@@ -93,6 +93,7 @@ def test_an_experiment_measures_prints_and_writes(tiny_pairs, monkeypatch, capsy
     assert f"in {FOLDER}; to train all of them, give another --out\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_without_a_name_experiments_are_listed_with_their_headlines(tiny_pairs, undrawn, capsys):
     assert command.main([]) == 0
     listed = capsys.readouterr().out
@@ -112,6 +113,7 @@ def test_without_a_name_experiments_are_listed_with_their_headlines(tiny_pairs, 
     assert "pairs.json is damaged" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_quick_figures_go_where_they_are_wanted(tiny_pairs, undrawn, capsys):
     assert command.main([*QUICK, "--out", "here"]) == 0
     assert json.loads(Path("here/pairs.json").read_text())["quick"]
@@ -133,6 +135,7 @@ def test_the_readme_has_the_headlines(capsys):
     assert "\n".join(table) in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_stopped_experiment_goes_on_as_if_it_had_not(tiny_pairs, undrawn, monkeypatch, capsys):
     assert command.main(QUICK) == 0
     whole = json.loads((FOLDER / "pairs/seed-0.json").read_text())
@@ -151,6 +154,7 @@ def test_a_stopped_experiment_goes_on_as_if_it_had_not(tiny_pairs, undrawn, monk
         assert was == now
 
 
+@pytest.mark.slow
 def test_figures_and_networks_of_other_settings_are_refused(tiny_pairs, undrawn, capsys):
     assert command.main(QUICK) == 0
     tiny_pairs["spherical"]["epochs"] = 2
@@ -210,6 +214,7 @@ def test_r_squared_of_the_mean_is_zero():
     np.testing.assert_allclose(scores, 0, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_dimensions_are_measured_and_drawn(monkeypatch, capsys):
     monkeypatch.setattr(lab, "QUICK_TRAINING", 150)
     small = {"data": "strokes", "validation": 30, "epochs": 1}
@@ -237,6 +242,7 @@ def test_entropy_of_couplings_by_hand():
     np.testing.assert_allclose(entropies, [1, 0, 0.5], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_iterations_are_compared_and_drawn(monkeypatch, capsys):
     monkeypatch.setattr(routing, "ROUTINGS", dict(list(routing.ROUTINGS.items())[:2]))
     monkeypatch.setattr(routing, "GRADIENTS", {})

@@ -56,6 +56,7 @@ def test_a_missing_data_folder_is_told_before_the_work(monkeypatch, capsys):
     assert not FOLDER.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs os.setuid")
 def test_a_folder_without_permission_is_told_before_the_work():
     """As an ordinary user: root may write anywhere."""
@@ -100,6 +101,7 @@ def test_figures_that_lack_some_are_refused(capsys):
         assert said in refused(capsys, *QUICK)
 
 
+@pytest.mark.slow
 def test_damaged_networks_are_refused(capsys):
     assert command.main(QUICK) == 0
     (FOLDER / "pairs/seed-0.json").unlink()
@@ -117,6 +119,7 @@ def test_damaged_networks_are_refused(capsys):
     assert f"is no training to go on with: move {NETWORK} away (KeyError('sums'))" in said
 
 
+@pytest.mark.slow
 def test_a_kept_epoch_that_was_half_written_is_written_again():
     """As a kill in the middle of the copy would leave it, were it not renamed when it is whole."""
     assert command.main(QUICK) == 0
@@ -128,6 +131,7 @@ def test_a_kept_epoch_that_was_half_written_is_written_again():
     assert not list(NETWORK.glob("*.part"))
 
 
+@pytest.mark.slow
 def test_a_training_for_the_picture_alone_can_be_stopped_too(one_network, monkeypatch, capsys):
     """The figures are there, of another machine perhaps, and the networks are not."""
     assert command.main(QUICK) == 0
@@ -147,6 +151,7 @@ def test_a_training_for_the_picture_alone_can_be_stopped_too(one_network, monkey
     assert f"{NETWORK}: goes on" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [adversarial, affine, routing, samples])
 def test_a_picture_is_drawn_of_the_first_part_alone(module, monkeypatch):
     """As after an interruption, if the data are gone then."""

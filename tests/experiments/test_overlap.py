@@ -75,6 +75,7 @@ def test_the_pairs_that_are_asked_are_those_of_the_training_run(lab):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
 
 
+@pytest.mark.slow
 def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
     whole, short = overlap.parts, {"data": "strokes", "validation": 8, "epochs": 1, "batch_size": 8}
     monkeypatch.setattr(

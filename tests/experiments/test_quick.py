@@ -18,6 +18,7 @@ def pixels(path):
         return np.asarray(picture.convert("RGB"), int)
 
 
+@pytest.mark.slow
 def test_the_picture_has_a_strip_below_all_of_it(tmp_path):
     for quick in (True, False):
         figure = new_figure(8, 2)
@@ -33,6 +34,7 @@ def test_the_picture_has_a_strip_below_all_of_it(tmp_path):
     assert 300 < np.ptp(np.flatnonzero(inked)) < 900  # a line of text, not cut off
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quick", [True, False])
 def test_figures_and_picture_are_marked(quick, monkeypatch, capsys):
     figures = {"accuracy": 0.9, "lengths": [0.1, 0.5, 0.9], "parameters": 7, "seconds": 60}

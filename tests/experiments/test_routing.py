@@ -20,6 +20,7 @@ def test_em_is_another_network_with_fewer_pictures():
     assert {(own["model"], own["limit"]) for own in others} == {("capsnet", None)}
 
 
+@pytest.mark.slow
 def test_em_is_measured_and_drawn(monkeypatch, capsys):
     monkeypatch.setattr(routing, "ROUTINGS", dict(list(routing.ROUTINGS.items())[:1]))
     short = {"validation": 10, "epochs": 1, "batch_size": 16}

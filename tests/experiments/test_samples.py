@@ -37,6 +37,7 @@ def test_pictures_in_a_rectangle():
     np.testing.assert_array_equal(samples.mosaic(images), [[1, 1, 2, 2], [3, 3, 0, 0]])
 
 
+@pytest.mark.slow
 def test_fewer_pictures_are_compared_and_drawn(monkeypatch, capsys):
     monkeypatch.setattr(samples, "DATA", "strokes")
     monkeypatch.setattr(samples, "SHARES", (10, 1))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import made_up
 import pytest
+from thinning import thinned
 
 from minicaps.backend import choose_device
 from minicaps.cli.stopping import StopRequest
@@ -19,7 +20,7 @@ def module(name):
     return importlib.import_module(f"minicaps.experiments.{name}")
 
 
-@pytest.mark.parametrize("name", sorted(set(command.NAMES) - NETWORKS_DRAWN))
+@pytest.mark.parametrize("name", thinned(sorted(set(command.NAMES) - NETWORKS_DRAWN)))
 @pytest.mark.filterwarnings("error")
 def test_networks_without_any_error_are_drawn(name, monkeypatch):
     """Which a logarithmic axis has no place for."""

@@ -38,6 +38,7 @@ def test_networks_are_compared_where_they_are_equal():
     assert equal.epochs(curves) == {"a": 2, "b": 2, "c": 3}
 
 
+@pytest.mark.slow
 def test_viewpoints_are_measured_and_drawn(monkeypatch, capsys):
     monkeypatch.setattr(lab, "QUICK_TRAINING", 150)
     monkeypatch.setattr(lab, "QUICK_TEST", 30)

@@ -19,7 +19,7 @@ pytest.importorskip("furo")
 columns = pytest.importorskip("lessons.machinery.web.columns")
 NAMES = [path.stem for path in find_pages()]
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = pytest.mark.xdist_group("web")
+pytestmark = [pytest.mark.xdist_group("web"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

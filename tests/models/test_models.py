@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from layer_checks import a_small_capsnet, check_layer, pictures, rng
 from tensors import draw
+from thinning import thinned
 
 from minicaps import Tensor, models, no_grad, ops, optim
 from minicaps.backend import choose_device
@@ -15,7 +16,7 @@ from minicaps.routing import agreement_plain, make_votes
 # --- CapsNet -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", ["paper", "small"])
+@pytest.mark.parametrize("preset", thinned(["paper", "small"], ("small",)))
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_fresh_capsnet_is_neither_dead_nor_saturated(preset, seed):
     model = models.build("capsnet", (1, 28, 28), 10, preset=preset, seed=seed)
@@ -29,6 +30,7 @@ def test_a_fresh_capsnet_is_neither_dead_nor_saturated(preset, seed):
     assert 0.02 < primary.mean() < 0.98
 
 
+@pytest.mark.slow
 def test_a_small_capsnet_learns_a_batch():
     model = models.build("capsnet", (1, 28, 28), 10, preset="small")
     images, labels = pictures(32), rng(1).integers(0, 10, 32)
@@ -118,6 +120,7 @@ def test_a_sample_does_not_depend_on_its_batch():
         np.testing.assert_allclose(alone[0], together[n], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_whole_capsnet():
     model = a_small_capsnet(decoder=False)
     labels = np.array([0, 2])
@@ -289,7 +292,7 @@ def baseline_cnn_plain(model, images):
     return x @ model.classes.weight + model.classes.bias
 
 
-@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("batch_norm", thinned([False, True], (True,)))
 @pytest.mark.parametrize(
     ("name", "shape", "options", "plain"),
     [
@@ -357,6 +360,7 @@ TRAINED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_norm", [False, True])
 @pytest.mark.parametrize(("name", "shape"), TRAINED.items())
 def test_a_network_of_convolutions_learns_a_batch(name, shape, batch_norm):

@@ -253,6 +253,7 @@ def test_validation_pictures_share_no_member_with_training(monkeypatch):
 original = Trainer.run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["overlap", "below"])
 def test_an_interrupted_run_on_composed_pictures_goes_on_bit_equal(monkeypatch, layout):
     options = ("--compose", "2", "--layout", layout, "--epochs", "2")
@@ -264,6 +265,7 @@ def test_an_interrupted_run_on_composed_pictures_goes_on_bit_equal(monkeypatch, 
     assert_equal_runs(go_on("cut"), whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -278,6 +280,7 @@ def test_other_networks_learn_several_classes(options):
     assert summary(folder)["test_samples"] == 30
 
 
+@pytest.mark.slow
 def test_the_baseline_learns_several_classes_by_binary_cross_entropy(tmp_path):
     images = np.random.default_rng(0).random((30, 4, 4), dtype=np.float32)
     labels = np.stack([images[:, 0, 0] > 0.5, images[:, 1, 1] > 0.5], axis=1)
@@ -287,6 +290,7 @@ def test_the_baseline_learns_several_classes_by_binary_cross_entropy(tmp_path):
     assert saved(folder)[1]["options"]["loss"] == "cross-entropy"
 
 
+@pytest.mark.slow
 def test_pictures_of_ones_own_with_none_to_two_classes(tmp_path):
     random = np.random.default_rng(0)
     labels = random.integers(0, 2, (40, 2))
@@ -304,6 +308,7 @@ def test_pictures_of_ones_own_with_none_to_two_classes(tmp_path):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_composed_pictures_are_no_single_ones():
     assert not same(parameters(run()), parameters(run("--compose", "2", out="two")))
 
@@ -335,6 +340,7 @@ def test_pictures_of_several_classes_are_not_composed(capsys, tmp_path):
     assert "nothing to compose" in refused(capsys, *arguments, code=2)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_from_before_composition_goes_on():
     folder = run()
     for name in ("last.npz", "best.npz"):
@@ -361,6 +367,7 @@ def test_a_step_with_several_classes_does_not_wait_for_the_device(
     assert waits == [{}] * 5
 
 
+@pytest.mark.slow
 def test_the_device_learns_the_same(strict_cupy):
     options = ("--compose", "2", "--precision", "float64")
     here = parameters(run(*options))

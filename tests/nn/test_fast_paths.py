@@ -72,6 +72,7 @@ def losses(dtype, steps=50, batch=32):
 
 # With larger steps a difference of 1e-6 between two runs in float32 can grow to 4e-3, plain or not,
 # where it turns a ReLU.
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1e-3), (np.float64, 1e-10)])
 def test_fifty_steps_have_the_losses_of_the_plain_path(dtype, limit):
     with patch.object(conv, "worthwhile", lambda *_: True):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from layer_checks import check_layer, rng
 from tensors import draw
+from thinning import thinned
 
 from minicaps import Tensor, no_grad, ops
 from minicaps.backend import choose_device
@@ -428,7 +429,7 @@ def set_logits(layer):
         layer.routing.logits.data[...] = draw(*layer.routing.logits.shape, seed=5)
 
 
-@pytest.mark.parametrize("routing", [*ROUTINGS, "learned"])
+@pytest.mark.parametrize("routing", thinned([*ROUTINGS, "learned"], ("em", "agreement")))
 def test_every_layer_with_every_routing(routing):
     for layer, u in routed_layers(routing, squash="half"):
         set_logits(layer.astype(np.float64))
@@ -451,6 +452,7 @@ def test_every_routing_keeps_float32(routing):
         assert {x.dtype for x in arrays} == {np.dtype(np.float32)}
 
 
+@pytest.mark.slow
 def test_the_implicit_gradient_passes_every_layer():
     options = {"update": "recompute", "iterations": 300}
     both = [

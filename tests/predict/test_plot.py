@@ -9,6 +9,7 @@ import pytest
 from commands import said_by
 from own_files import saved
 from PIL import Image
+from thinning import thinned
 from tiny_runs import ordinary_user, run, send_in_call, summary
 
 from minicaps import data, plot, plotting
@@ -48,7 +49,7 @@ WITHOUT = {
 }
 
 
-@pytest.mark.parametrize("options", WITHOUT)
+@pytest.mark.parametrize("options", thinned(WITHOUT))
 def test_all_figures_that_a_network_has(options, capsys, monkeypatch):
     trained = run(*options)
     for name, function in PLAIN.items():
@@ -141,6 +142,7 @@ def test_of_many_classes_some_are_redrawn(capsys, drawn):
     np.testing.assert_allclose(images[:, 0, 0, 0], np.arange(20) / 40, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_pictures_of_several_classes(capsys, drawn, monkeypatch):
     trained = run("--compose", "2")
     drawn.clear()
@@ -155,6 +157,7 @@ def test_pictures_of_several_classes(capsys, drawn, monkeypatch):
     assert first.labels[0, int(drawn["sweeps"][0][3])] == 1  # a class that is there
 
 
+@pytest.mark.slow
 def test_pictures_of_one_s_own_in_colour(capsys, monkeypatch):
     rng = np.random.default_rng(0)
     for k in range(30):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from own_files import saved
 from PIL import Image
+from thinning import thinned, thinned_rows
 from tiny_runs import edit, fill, ordinary_user, run, send_in_call
 
 from minicaps import data, plot, plotting, predict
@@ -91,12 +92,15 @@ def test_the_report_has_all_classes_with_bars(trained, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("scores", "doubt"),
-    [
-        ((0.51, 0.49), None),
-        ((0.5, 0.5), "none of the classes is seen (no length is above 0.5)"),
-        ((0.6, 0.9), "several classes are seen (length above 0.5): 1, 0"),
-        ((0.9,) * 5, "several classes are seen (length above 0.5): 0, 1, 2 and 2 more"),
-    ],
+    thinned_rows(
+        [
+            ((0.51, 0.49), None),
+            ((0.5, 0.5), "none of the classes is seen (no length is above 0.5)"),
+            ((0.6, 0.9), "several classes are seen (length above 0.5): 1, 0"),
+            ((0.9,) * 5, "several classes are seen (length above 0.5): 0, 1, 2 and 2 more"),
+        ],
+        2,
+    ),
 )
 def test_doubts(trained, capsys, monkeypatch, scores, doubt):
     answering(monkeypatch, *scores)
@@ -106,6 +110,7 @@ def test_doubts(trained, capsys, monkeypatch, scores, doubt):
     assert ("unsure" in capsys.readouterr().out) == (doubt is not None)
 
 
+@pytest.mark.slow
 def test_a_network_that_learned_several_classes_may_see_several(capsys, monkeypatch):
     trained = run("--compose", "2")
     answering(monkeypatch, 0.6, 0.9)
@@ -133,15 +138,17 @@ def test_what_the_cross_entropy_trained_is_read_as_shares(capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("arguments", "score"),
-    [
-        (("--model", "capsule-cnn"), "length"),
-        (("--model", "pooling-cnn"), "probability"),
-        (("--model", "baseline-cnn", "--size", "4"), "probability"),
-        (("--model", "matrix-capsnet", "--iterations", "2"), "activation"),
-        (("--routing", "leaky"), "length"),
-        (("--routing", "learned", "--reconstruction", "0"), "length"),
-        (("--precision", "float64"), "length"),
-    ],
+    thinned_rows(
+        [
+            (("--model", "capsule-cnn"), "length"),
+            (("--model", "pooling-cnn"), "probability"),
+            (("--model", "baseline-cnn", "--size", "4"), "probability"),
+            (("--model", "matrix-capsnet", "--iterations", "2"), "activation"),
+            (("--routing", "leaky"), "length"),
+            (("--routing", "learned", "--reconstruction", "0"), "length"),
+            (("--precision", "float64"), "length"),
+        ]
+    ),
 )
 def test_every_network_answers_and_is_drawn(arguments, score, capsys):
     trained = run(*arguments)
@@ -195,7 +202,8 @@ def test_invert_as_told(trained, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("background", "inverted"), [("dark", True), ("light", False), ("mixed", False), (None, False)]
+    ("background", "inverted"),
+    thinned_rows([("dark", True), ("light", False), ("mixed", False), (None, False)]),
 )
 def test_inverted_if_the_training_pictures_were_not_so(trained, capsys, background, inverted):
     edit(trained / "best.npz", lambda meta: meta["preprocessing"].update(background=background))
@@ -220,6 +228,7 @@ def test_ink_is_centred_where_the_network_knows_it_so(trained, capsys, monkeypat
     assert ask(capsys, trained, "drawn.png", "--centre", "yes")[0][0]["centred"]
 
 
+@pytest.mark.slow
 def test_dark_ink_is_centred_on_light(trained, capsys, monkeypatch):
     edit(trained / "best.npz", lambda meta: meta["preprocessing"].update(background="light"))
     pictures = shown(monkeypatch)
@@ -233,6 +242,7 @@ def test_dark_ink_is_centred_on_light(trained, capsys, monkeypatch):
 # ---- figures
 
 
+@pytest.mark.slow
 def test_figures_are_named_by_the_pictures_and_all_different(trained, capsys):
     for name in ("one/7.png", "other/7.png", "other/7-2.png"):
         saved(name, strokes())
@@ -264,6 +274,7 @@ def test_what_is_drawn(trained, monkeypatch):
     np.testing.assert_allclose(drawn["drawn"], expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_no_picture_is_written_over(trained, capsys):
     before = Path(saved("mine/7.png", strokes())).read_bytes()
     assert predict.main([str(trained), "mine/7.png", "--out", "mine"]) == 1
@@ -278,6 +289,7 @@ def test_no_picture_is_written_over(trained, capsys):
 # ---- faults
 
 
+@pytest.mark.slow
 def test_one_bad_picture_stops_no_other(trained, capsys):
     saved("ok.png", strokes())
     Path("text.png").write_text("hello")
@@ -316,19 +328,22 @@ def test_strange_pictures_are_answered(trained, capsys):
 
 @pytest.mark.parametrize(
     ("line", "code", "said"),
-    [
-        (["nowhere", "a.png"], 1, "there is no checkpoint nowhere"),
-        (["empty", "a.png"], 1, "empty has no best.npz"),
-        (["a.png", "a.png"], 1, "a.png is damaged or no minicaps checkpoint"),
-        (["run"], 2, "required: PICTURE"),
-        (
-            ["run", "a.png", "--out", "a.png"],
-            1,
-            "cannot write a.png: a file is where a folder is needed; choose",
-        ),
-        (["run", "a.png", "--out", "b", "--no-figures"], 2, "leave it or --no-figures out"),
-        (["run", "a.png", "--invert", "maybe"], 2, "invalid choice"),
-    ],
+    thinned_rows(
+        [
+            (["nowhere", "a.png"], 1, "there is no checkpoint nowhere"),
+            (["empty", "a.png"], 1, "empty has no best.npz"),
+            (["a.png", "a.png"], 1, "a.png is damaged or no minicaps checkpoint"),
+            (["run"], 2, "required: PICTURE"),
+            (
+                ["run", "a.png", "--out", "a.png"],
+                1,
+                "cannot write a.png: a file is where a folder is needed; choose",
+            ),
+            (["run", "a.png", "--out", "b", "--no-figures"], 2, "leave it or --no-figures out"),
+            (["run", "a.png", "--invert", "maybe"], 2, "invalid choice"),
+        ],
+        3,
+    ),
 )
 def test_wrong_usage(trained, capsys, line, code, said):
     saved("a.png", strokes())
@@ -340,14 +355,20 @@ def test_wrong_usage(trained, capsys, line, code, said):
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [predict.main, plot.main])
+@pytest.mark.parametrize("command", thinned([predict.main, plot.main]))
 @pytest.mark.parametrize(
     ("name", "value", "said"),
-    [
-        ("convolutions.0.weight", np.finfo("f4").max, "a score of the network is infinite or NaN"),
-        ("decoder.layers.1.bias", np.nan, "has parameters that are infinite or NaN"),
-        ("classes.weight", np.inf, "has parameters that are infinite or NaN"),
-    ],
+    thinned_rows(
+        [
+            (
+                "convolutions.0.weight",
+                np.finfo("f4").max,
+                "a score of the network is infinite or NaN",
+            ),
+            ("decoder.layers.1.bias", np.nan, "has parameters that are infinite or NaN"),
+            ("classes.weight", np.inf, "has parameters that are infinite or NaN"),
+        ]
+    ),
 )
 def test_numbers_that_are_not_finite(trained, capsys, name, value, said, command):
     fill(trained / "best.npz", f"model/{name}", value)
@@ -366,6 +387,7 @@ def test_ctrl_c(trained, capsys, monkeypatch):
     assert said.err == "minicaps.predict: interrupted\n" and said.out.count("a.png:") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
 def test_a_folder_where_an_ordinary_user_may_not_write(capsys):
     picture = strokes()

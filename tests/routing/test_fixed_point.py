@@ -16,6 +16,7 @@ from routing_checks import (
     named,
 )
 from tensors import draw
+from thinning import thinned
 
 from minicaps import Tensor, no_grad, ops
 from minicaps.gradcheck import check_gradients
@@ -352,6 +353,7 @@ def test_the_plain_routing_is_the_same():
     assert_same(a, b, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*did not find")
 @each_solvable
 def test_memory_does_not_grow_with_the_iterations(name):
@@ -392,7 +394,7 @@ def test_edges_give_numbers(name, edge, dtype):
 
 @pytest.mark.filterwarnings("ignore:.*did not find")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("iterations", [2, 3, 50])
+@pytest.mark.parametrize("iterations", thinned([2, 3, 50], (3,)))
 @each_solvable
 def test_what_is_not_solved_gives_numbers_too(name, iterations, dtype):
     for votes in (*(EDGES[edge] for edge in HUGE), 1e4 * EDGES["identical votes"], 5 * VOTES):

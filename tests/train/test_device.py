@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from thinning import thinned_rows
 from tiny_runs import (
     TINY,
     assert_equal_runs,
@@ -55,19 +56,24 @@ def steps_of(strict_cupy, monkeypatch, *options):
 
 @pytest.mark.parametrize(
     ("options", "copies"),
-    [
-        ((), 1),  # which pictures
-        (("--shift", "1", "--clip", "1", "--weight-decay", "0.1"), 2),  # and where to shift them
-        (("--precision", "float64", "--optimizer", "sgd"), 1),
-        (("--routing", "leaky"), 1),
-        (("--routing", "distance", "--loss", "spread"), 1),
-        (("--routing", "learned", "--loss", "cross-entropy"), 1),
-        (("--update", "spherical", "--gradient", "stop"), 1),
-        (("--model", "capsule-cnn", "--batch-norm"), 1),
-        (("--model", "pooling-cnn"), 1),
-        (("--model", "baseline-cnn"), 2),  # and the mask of dropout
-        (("--model", "matrix-capsnet", "--batch-norm"), 1),
-    ],
+    thinned_rows(
+        [
+            ((), 1),  # which pictures
+            (
+                ("--shift", "1", "--clip", "1", "--weight-decay", "0.1"),
+                2,
+            ),  # and where to shift them
+            (("--precision", "float64", "--optimizer", "sgd"), 1),
+            (("--routing", "leaky"), 1),
+            (("--routing", "distance", "--loss", "spread"), 1),
+            (("--routing", "learned", "--loss", "cross-entropy"), 1),
+            (("--update", "spherical", "--gradient", "stop"), 1),
+            (("--model", "capsule-cnn", "--batch-norm"), 1),
+            (("--model", "pooling-cnn"), 1),
+            (("--model", "baseline-cnn"), 2),  # and the mask of dropout
+            (("--model", "matrix-capsnet", "--batch-norm"), 1),
+        ]
+    ),
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
 def test_a_step_copies_indices_and_waits_for_nothing(
@@ -85,6 +91,7 @@ def test_without_room_a_step_copies_pictures_and_labels(strict_cupy, monkeypatch
     assert steps == [(Counter(asarray=2), Counter())] * 4
 
 
+@pytest.mark.slow
 def test_room_for_the_pictures_changes_nothing_else(strict_cupy, monkeypatch):
     options = (*GPU, "--shift", "1", "--epochs", "2", "--precision", "float64")
     roomy = run(*options, out="roomy")
@@ -97,6 +104,7 @@ def test_room_for_the_pictures_changes_nothing_else(strict_cupy, monkeypatch):
     assert_equal_runs(go_on("moved"), roomy)
 
 
+@pytest.mark.slow
 def test_more_steps_wait_no_more(strict_cupy):
     """A run waits at the end of an epoch, and when it writes and measures."""
     waits = []
@@ -132,6 +140,7 @@ def test_tf32_is_off_by_default(strict_cupy, tf32_of_steps):
     assert summary(folder)["tf32"] is False
 
 
+@pytest.mark.slow
 def test_tf32_is_switched_on_and_recorded(strict_cupy, tf32_of_steps):
     folder = run(*GPU, "--tf32")
     assert summary(folder)["tf32"] is True
@@ -141,6 +150,7 @@ def test_tf32_is_switched_on_and_recorded(strict_cupy, tf32_of_steps):
     assert tf32_of_steps == ["1"] * 10
 
 
+@pytest.mark.slow
 def test_a_run_with_tf32_goes_on_without_on_the_cpu(strict_cupy, tf32_of_steps):
     folder = run(*GPU, "--tf32")
     go_on(folder, "--epochs", "2", "--device", "cpu")
@@ -190,6 +200,7 @@ def test_quiet_shows_no_such_line(slow_steps, capsys):
     assert "pictures  train loss" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_only_a_line_waits_for_the_device(strict_cupy, monkeypatch, slow_steps):
     epoch, waits = Trainer.train_epoch, []
 
@@ -206,6 +217,7 @@ def test_only_a_line_waits_for_the_device(strict_cupy, monkeypatch, slow_steps):
     assert waits == [Counter({"get": looks, "stream.synchronize": 1}), {"stream.synchronize": 1}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [("gpu", "cpu"), ("cpu", "gpu")])
 def test_a_run_goes_on_on_the_other_device(strict_cupy, first, second):
     options = ("--precision", "float64", "--shift", "1")

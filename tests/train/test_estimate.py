@@ -59,6 +59,7 @@ def test_what_a_run_would_refuse_is_refused(measured, capsys):
     assert not measured
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own():
     """A network with a known size: more pictures take more memory and time."""
     found = []

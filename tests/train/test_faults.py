@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from commands import environment
 from idx_files import FILES, Tiny, arrays_of, isolate
+from thinning import thinned, thinned_rows
 from tiny_runs import (
     NETWORK,
     TINY,
@@ -79,11 +80,13 @@ def spoil_in_step(monkeypatch, number):
 
 @pytest.mark.parametrize(
     ("step", "options", "what"),
-    [
-        (7, (), "the loss became infinite or NaN in step 8"),
-        (10, (), "the validation loss became infinite or NaN in step 10"),
-        (10, ("--validation", "0"), "the model became infinite or NaN in step 10"),
-    ],
+    thinned_rows(
+        [
+            (7, (), "the loss became infinite or NaN in step 8"),
+            (10, (), "the validation loss became infinite or NaN in step 10"),
+            (10, ("--validation", "0"), "the model became infinite or NaN in step 10"),
+        ]
+    ),
 )
 def test_the_last_good_checkpoint_stays(monkeypatch, capsys, step, options, what):
     good = run(*options, out="good")
@@ -104,7 +107,7 @@ def test_an_interrupt_saves_no_nan(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "options", [("--validation", "4"), ("--validation", "0", "--epochs", "2")], ids=str
+    "options", thinned([("--validation", "4"), ("--validation", "0", "--epochs", "2")]), ids=str
 )
 def test_a_dead_network_is_told(capsys, options):
     """A weight decay of 1/learning rate takes all of each parameter in each step."""
@@ -114,6 +117,7 @@ def test_a_dead_network_is_told(capsys, options):
     assert summary("run")["warnings"][-1] in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_only_a_margin_loss_tells_a_dead_network(monkeypatch, capsys, loss):
     monkeypatch.setattr(trainer, "evaluate", lambda *_, **__: (0.81, 3))
@@ -121,6 +125,7 @@ def test_only_a_margin_loss_tells_a_dead_network(monkeypatch, capsys, loss):
     assert ("network is dead" in capsys.readouterr().err) == (loss == "margin")
 
 
+@pytest.mark.slow
 def test_a_saturated_network_is_told(monkeypatch, capsys):
     def saturated(options, data):
         model = build_model(options, data)
@@ -133,6 +138,7 @@ def test_a_saturated_network_is_told(monkeypatch, capsys):
     assert "the margin loss is 3.645: all classes have activation 1, the network is satu" in said
 
 
+@pytest.mark.slow
 def test_routing_that_does_not_converge_is_told_once(capsys):
     """Each step of the run has a warning of its own, with another figure."""
     run("--update", "recompute", "--gradient", "implicit", "--iterations", "2", "--epochs", "2")
@@ -150,6 +156,7 @@ def test_arithmetic_warnings_are_left_as_they_were():
     assert np.geterr() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["talking", "quiet"])
 def test_a_reader_that_goes_away(quiet):
     """As in `python -m minicaps.train | head -1`."""
@@ -164,15 +171,17 @@ def test_a_reader_that_goes_away(quiet):
     )
 
 
+@pytest.mark.slow
 def test_a_closed_output():
     line = [sys.executable, "-c", TINY_PROCESS, *TINY[:-1], "--out", "run"]
     done = subprocess.run(
-        ["sh", "-c", 'exec "$0" "$@" >&- 2>&-', *line], env=environment(), timeout=120
+        ["sh", "-c", 'exec "$0" "$@" >&- 2>&-', *line], env=environment(), timeout=600
     )
     assert done.returncode == 0
     assert Path("run/summary.json").is_file()
 
 
+@pytest.mark.slow
 def test_a_closed_output_takes_no_bars():
     """As in `python -m minicaps.evaluate run >&- 2>&-`, where work that takes time shows a bar."""
     code = """
@@ -189,9 +198,10 @@ def main():
 sys.exit(start(main))
 """
     line = ["sh", "-c", 'exec "$0" "$@" >&- 2>&-', sys.executable, "-c", code]
-    assert subprocess.run(line, env=environment(), timeout=120).returncode == 7
+    assert subprocess.run(line, env=environment(), timeout=600).returncode == 7
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_bar_and_ends_it():
     leader, follower = pty.openpty()
     termios.tcsetwinsize(follower, (24, 120))
@@ -208,7 +218,7 @@ def test_a_terminal_shows_a_bar_and_ends_it():
             break
         shown += part
     os.close(leader)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=600) == 0
     shown = shown.decode()
     assert re.search(r"\d+%\|.*\| [\d.]+/72.0 \[\d\d:\d\d<\S+, +[\d.]+k? images/s", shown)
     assert re.search(r"epoch=1, loss=0\.\d{4}", shown)
@@ -216,6 +226,7 @@ def test_a_terminal_shows_a_bar_and_ends_it():
     assert re.search(r"100%[^\n]*\r\nTest accuracy [^\r]*\r\nResults: [^\r]*\r\n$", shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "encoding",
     [{"PYTHONUTF8": "1"}, {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
@@ -243,6 +254,7 @@ def test_a_folder_that_is_deleted_while_training(monkeypatch, capsys):
     assert said == "minicaps.train: cannot write runs/a/best.npz: No such file or directory\n"
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_and_it_goes_on_later():
     """The system refuses to write files of more than 20,000 bytes; then there is room again."""
     straight = run("--epochs", "3", out="straight")
@@ -298,11 +310,13 @@ def test_a_folder_that_cannot_be_made(capsys):
     assert "File name too long" in refused(capsys, *TINY, "--out", "x" * 300, code=1)
 
 
+@pytest.mark.slow
 def test_a_folder_without_permission():
     """As an ordinary user: root may write anywhere."""
     code = """
 import os, sys
-from minicaps import data, train
+from minicaps import data
+from minicaps.train import __main__ as train
 data.load("strokes", limit=1)  # imports everything, while it can be reached
 if os.getuid() == 0:
     os.setuid(65534)
@@ -354,11 +368,13 @@ def test_a_run_that_is_going_on_is_not_resumed_beside_it(capsys):
     assert Path("run/last.npz").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_an_ordinary_user_resumes_a_run_that_may_only_be_read():
     folder = run().absolute()
     code = f"""
 import encodings.cp437, os, sys  # of zip files
-from minicaps import data, models, train
+from minicaps import data, models
+from minicaps.train import __main__ as train
 models.CAPSNET_PRESETS["small"] = {NETWORK}
 data.load("strokes", limit=1)  # imports everything, while it can be reached
 if os.getuid() == 0:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from thinning import thinned
 from tiny_runs import history, parameters, refused, run, saved, summary
 
 from minicaps import Tensor, data, models, ops
@@ -30,7 +31,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", thinned(models.MODELS, ("capsnet", "matrix-capsnet", "dense-cnn")))
 def test_a_run_of_every_model(request, capsys, name):
     if name == "baseline-cnn":
         request.getfixturevalue("specks")
@@ -49,7 +50,7 @@ def test_a_run_of_every_model(request, capsys, name):
     assert ("reconstruction_loss" in history("run")[0]) == (name == "capsnet")
 
 
-@pytest.mark.parametrize("model", ["pooling-cnn", "capsule-cnn"])
+@pytest.mark.parametrize("model", thinned(["pooling-cnn", "capsule-cnn"]))
 def test_running_statistics_are_saved_with_the_model(model):
     folder = run(*FEW, "--model", model, "--batch-norm")
     mean = parameters(folder, "best.npz")["features.convolutions.0.norm.mean"]
@@ -62,7 +63,7 @@ def test_running_statistics_are_saved_with_the_model(model):
 # ---- losses
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", thinned(LOSSES))
 def test_every_loss_trains(loss):
     rows = history(run("--loss", loss, "--epochs", "8", "--schedule", "constant"))
     assert rows[-1]["train_loss"] < 0.9 * rows[0]["train_loss"]
@@ -135,6 +136,7 @@ def test_a_loss_that_does_not_exist_is_refused():
         classification_loss("hinge", CAPSNET, Tensor(np.ones((1, 3))), np.zeros(1, int))
 
 
+@pytest.mark.slow
 def test_the_best_parameters_of_another_network_are_not_measured(capsys):
     folder = run("--model", "capsule-cnn")
     other = run("--model", "pooling-cnn", out="other")

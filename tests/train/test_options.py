@@ -5,6 +5,7 @@ import argparse
 import numpy as np
 import pytest
 from idx_files import FILES, Tiny, isolate
+from thinning import thinned, thinned_rows
 from tiny_runs import TINY, history, parameters, run, same, saved, summary
 
 from minicaps import data, models
@@ -207,13 +208,16 @@ def test_what_does_not_fit_the_data_is_refused_before_training(tmp_path, capsys,
 
 @pytest.mark.parametrize(
     ("arguments", "training", "validation"),
-    [
-        (["--limit", "1", "--validation", "0"], 1, 0),
-        (["--limit", "2", "--validation", "0.5"], 1, 1),
-        (["--limit", "9", "--validation", "1"], 8, 1),
-        (["--limit", "9", "--validation", "0.0"], 9, 0),
-        (["--limit", "9", "--batch-size", "100000"], 8, 1),
-    ],
+    thinned_rows(
+        [
+            (["--limit", "1", "--validation", "0"], 1, 0),
+            (["--limit", "2", "--validation", "0.5"], 1, 1),
+            (["--limit", "9", "--validation", "1"], 8, 1),
+            (["--limit", "9", "--validation", "0.0"], 9, 0),
+            (["--limit", "9", "--batch-size", "100000"], 8, 1),
+        ],
+        2,
+    ),
 )
 def test_the_smallest_and_the_largest_run(capsys, arguments, training, validation):
     assert train.main([*TINY[:-1], "--out", "run", *arguments]) == 0
@@ -253,7 +257,9 @@ CHANGES_WHAT_IS_LEARNED = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES_WHAT_IS_LEARNED)
+@pytest.mark.parametrize(
+    "name", thinned(CHANGES_WHAT_IS_LEARNED, ("limit", "batch_size", "learning_rate", "seed"))
+)
 def test_the_option_changes_what_is_learned(monkeypatch, name):
     small = models.CAPSNET_PRESETS["small"]
     monkeypatch.setitem(models.CAPSNET_PRESETS, "paper", small | {"capsule_size": 5})
@@ -263,6 +269,7 @@ def test_the_option_changes_what_is_learned(monkeypatch, name):
     assert not same(parameters(folder), parameters(run(*model)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "others"),
     [
@@ -319,6 +326,7 @@ def ink_of_batches(monkeypatch, *options):
     return np.array(ink).reshape(2, -1), parameters(folder)
 
 
+@pytest.mark.slow
 def test_the_seed_is_that_of_data_order_validation_and_initial_values(monkeypatch, mnist):
     def both(*options):
         runs = [ink_of_batches(monkeypatch, "--seed", seed, *options) for seed in "01"]
@@ -346,6 +354,7 @@ def test_reconstruction_0_trains_without_a_decoder():
     assert "reconstruction_loss" in history(run(out="with"))[0]
 
 
+@pytest.mark.slow
 def test_device(strict_cupy):
     assert summary(run("--device", "gpu", out="gpu"))["device"] == "strict stand-in (CuPy)"
     assert summary(run("--device", "auto", out="auto"))["device"] == "strict stand-in (CuPy)"

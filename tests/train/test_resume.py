@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from thinning import thinned, thinned_rows
 from tiny_runs import (
     TINY,
     assert_equal_runs,
@@ -55,7 +56,7 @@ VARIANTS = {
     "spread": ("--loss", "spread"),
     "matrix capsules": ("--model", "matrix-capsnet", "--limit", "20", "--batch-size", "4"),
 }
-variants = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
+variants = pytest.mark.parametrize("options", thinned(VARIANTS.values()), ids=VARIANTS)
 
 
 @variants
@@ -77,6 +78,7 @@ class Forgetful(models.CapsNet):
         return super().forward(self.dropout(self.norm(images)))
 
 
+@pytest.mark.slow
 def test_what_is_dropped_is_dropped_again(monkeypatch, capsys):
     monkeypatch.setitem(models.MODELS, "forgetful", Forgetful)
     options = ("--epochs", "2", "--model", "forgetful")
@@ -91,6 +93,7 @@ def test_what_is_dropped_is_dropped_again(monkeypatch, capsys):
     assert not same(parameters(other), parameters(straight))
 
 
+@pytest.mark.slow
 def test_every_step_drops_others(monkeypatch):
     monkeypatch.setitem(models.MODELS, "forgetful", Forgetful)
     masks, forward = [], Dropout.forward
@@ -124,13 +127,16 @@ def scripted(monkeypatch, right):
 
 @pytest.mark.parametrize(
     ("patience", "right", "epochs"),
-    [
-        ("1", [1, 0], 2),
-        ("2", [1, 0, 1, 4], 3),  # as good as before is no better
-        ("2", [1, 0, 2, 1, 0, 4], 5),  # each improvement starts the count again
-        ("2", [1, 2, 3, 4, 4, 4], 6),
-        ("5", [1, 0, 0, 0, 0, 0], 6),
-    ],
+    thinned_rows(
+        [
+            ("1", [1, 0], 2),
+            ("2", [1, 0, 1, 4], 3),  # as good as before is no better
+            ("2", [1, 0, 2, 1, 0, 4], 5),  # each improvement starts the count again
+            ("2", [1, 2, 3, 4, 4, 4], 6),
+            ("5", [1, 0, 0, 0, 0, 0], 6),
+        ],
+        [("2", [1, 0, 1, 4], 3)],
+    ),
 )
 def test_a_run_stops_when_patience_is_lost(monkeypatch, capsys, patience, right, epochs):
     scripted(monkeypatch, right)
@@ -143,6 +149,7 @@ def test_a_run_stops_when_patience_is_lost(monkeypatch, capsys, patience, right,
     assert said.endswith(told) == (epochs < 6)
 
 
+@pytest.mark.slow
 def test_patience_changes_nothing_before_it_is_lost(monkeypatch):
     with monkeypatch.context() as patch:
         scripted(patch, [1, 0, 0, 0])
@@ -152,6 +159,7 @@ def test_patience_changes_nothing_before_it_is_lost(monkeypatch):
         assert same(parameters(stopped), parameters(run("--epochs", "3")))
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_patience_goes_on_only_with_more_of_it(monkeypatch):
     right = [1, 0, 0, 0, 2]
     with monkeypatch.context() as patch:
@@ -167,6 +175,7 @@ def test_a_run_that_lost_patience_goes_on_only_with_more_of_it(monkeypatch):
     assert_equal_runs(go_on(folder, "--epochs", "5", "--patience", "4"), straight)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_its_patience(monkeypatch, capsys):
     options, right = ("--epochs", "6", "--patience", "2"), [2, 1, 0, 0, 0, 0]
     with monkeypatch.context() as patch:
@@ -206,7 +215,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize("moment", thinned(MOMENTS.values()), ids=MOMENTS)
 def test_an_interrupted_run_goes_on_bit_equal(monkeypatch, capsys, moment):
     options = ("--epochs", "2", "--schedule", "cosine")
     straight = run(*options, out="straight")
@@ -229,6 +238,7 @@ def test_an_interrupted_epoch_goes_on_bit_equal(monkeypatch, capsys, options):
     assert_equal_runs("a run", straight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_stop_a_process_and_another_goes_on_bit_equal(number):
     straight = run("--epochs", "30", out="straight")
@@ -280,11 +290,13 @@ def test_a_finished_run_is_resumed_to_the_same_result():
 
 @pytest.mark.parametrize(
     ("name", "value", "numbers"),
-    [
-        ("input_shape", [1, 36, 36], ("[1, 36, 36]", "[1, 28, 28]")),
-        ("input_shape", [3, 28, 28], ("[3, 28, 28]", "[1, 28, 28]")),
-        ("classes", 11, ("11", "10")),
-    ],
+    thinned_rows(
+        [
+            ("input_shape", [1, 36, 36], ("[1, 36, 36]", "[1, 28, 28]")),
+            ("input_shape", [3, 28, 28], ("[3, 28, 28]", "[1, 28, 28]")),
+            ("classes", 11, ("11", "10")),
+        ]
+    ),
 )
 def test_a_run_on_other_data_is_refused_with_both_numbers(capsys, name, value, numbers):
     path = run() / "last.npz"
@@ -297,22 +309,25 @@ def test_a_run_on_other_data_is_refused_with_both_numbers(capsys, name, value, n
 
 @pytest.mark.parametrize(
     "change",
-    [
-        lambda meta: meta["progress"].pop("batch"),
-        lambda meta: meta["model"].pop("classes"),
-        lambda meta: meta["options"].update(optimizer="foo"),
-        lambda meta: meta["options"].update(learning_rate="fast"),
-        lambda meta: meta.update(progress={}),
-        lambda meta: meta.update(options=None),
-        lambda meta: meta["options"].update(limit="many"),
-        lambda meta: meta["options"].update(learning_rate=-1),
-        lambda meta: meta["options"].update(batch_size=0),
-        lambda meta: meta["options"].update(epochs=[6, 7]),
-        lambda meta: meta["options"].update(shift={"x": 1}),
-        lambda meta: meta["options"].update(precision="float16"),
-        lambda meta: meta["options"].update(invented=3),
-        lambda meta: meta.update(options=["epochs"]),
-    ],
+    thinned(
+        [
+            lambda meta: meta["progress"].pop("batch"),
+            lambda meta: meta["model"].pop("classes"),
+            lambda meta: meta["options"].update(optimizer="foo"),
+            lambda meta: meta["options"].update(learning_rate="fast"),
+            lambda meta: meta.update(progress={}),
+            lambda meta: meta.update(options=None),
+            lambda meta: meta["options"].update(limit="many"),
+            lambda meta: meta["options"].update(learning_rate=-1),
+            lambda meta: meta["options"].update(batch_size=0),
+            lambda meta: meta["options"].update(epochs=[6, 7]),
+            lambda meta: meta["options"].update(shift={"x": 1}),
+            lambda meta: meta["options"].update(precision="float16"),
+            lambda meta: meta["options"].update(invented=3),
+            lambda meta: meta.update(options=["epochs"]),
+        ],
+        3,
+    ),
 )
 def test_a_changed_checkpoint_is_refused_in_a_sentence(capsys, change):
     path = run() / "last.npz"
@@ -336,6 +351,7 @@ def test_what_is_no_run_cannot_be_resumed(capsys):
     assert os.listdir("empty") == []
 
 
+@pytest.mark.slow
 def test_a_checkpoint_from_before_an_option_came_has_its_default():
     straight = run("--epochs", "2", out="straight")
     path = run() / "last.npz"
@@ -343,6 +359,7 @@ def test_a_checkpoint_from_before_an_option_came_has_its_default():
     assert_equal_runs(go_on("run", "--epochs", "2"), straight)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_done_says_how_to_go_on(capsys):
     assert train.main([*TINY[:-1], "--out", "run"]) == 0  # not quiet
     assert train.main(["--resume", "run", "--epochs", "2"]) == 0

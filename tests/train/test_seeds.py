@@ -57,6 +57,7 @@ def test_progress_is_said(capsys):
     assert "Seed 1 (2 of 2)" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [2, 8])  # in the first run, in the second
 def test_interrupted_runs_go_on_bit_equal(monkeypatch, capsys, step):
     straight = run("--seeds", "2", out="straight")
@@ -71,6 +72,7 @@ def test_interrupted_runs_go_on_bit_equal(monkeypatch, capsys, step):
     assert summary("run")["test_accuracy"] == summary(straight)["test_accuracy"]
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again(monkeypatch):
     folder, steps = run("--seeds", "2"), []
     before = summary(folder)["runs"]
@@ -85,6 +87,7 @@ def test_what_is_done_is_not_done_again(monkeypatch):
     assert summary(folder / "seed-2")["epochs"] == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_before_it_saved_begins_again():
     folder = run("--seeds", "2")
     good = parameters(folder / "seed-1")
@@ -96,6 +99,7 @@ def test_a_run_that_was_killed_before_it_saved_begins_again():
     assert summary(folder / "seed-1")["seed"] == 1
 
 
+@pytest.mark.slow
 def test_what_does_not_go_with_it_is_refused(capsys):
     run("--seeds", "2")
     run(out="single")
@@ -116,6 +120,7 @@ def test_what_does_not_go_with_it_is_refused(capsys):
     assert "run/config.json does not fit this minicaps: argument --batch-size: must be" in said
 
 
+@pytest.mark.slow
 def test_a_run_in_a_folder_of_seeds_goes_on_alone():
     folder = run("--seeds", "2")
     assert saved(go_on(folder / "seed-1", "--epochs", "2"))[1]["progress"]["epoch"] == 2

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from thinning import thinned_rows
 from tiny_runs import TINY, go_on, parameters, refused, run, same, summary
 
 from minicaps.train import __main__ as train
@@ -20,6 +21,7 @@ def test_a_run_starts_from_the_best_parameters_of_another():
     assert not same(parameters(third), parameters(first))
 
 
+@pytest.mark.slow
 def test_few_pictures_are_enough_for_what_has_learned_already(capsys):
     assert train.main([*TINY[:-1], "--out", "run"]) == 0  # not quiet
     assert "few to learn from" in capsys.readouterr().out
@@ -27,12 +29,14 @@ def test_few_pictures_are_enough_for_what_has_learned_already(capsys):
     assert "few to learn from" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_checkpoint_itself_may_be_named_too():
     first = run()
     second = run("--start-from", str(first / "best.npz"), *STILL, out="two")
     assert same(parameters(second), parameters(first))
 
 
+@pytest.mark.slow
 def test_it_goes_on_by_itself_when_the_other_run_is_gone():
     first = run()
     second = run("--start-from", str(first), "--epochs", "1", out="two")
@@ -43,26 +47,28 @@ def test_it_goes_on_by_itself_when_the_other_run_is_gone():
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
-    [
-        (
-            ("--start-from", "run", "--model", "pooling-cnn"),
-            2,
-            "run/best.npz holds another network: model is capsnet in the checkpoint, pooling-cnn in"
-            " this run; give the same options",
-        ),
-        (
-            ("--start-from", "run", "--reconstruction", "0", "--precision", "float64"),
-            2,
-            "network: precision is float32 in the checkpoint, float64 in this run; decoder is True"
-            " in the checkpoint, False in this run; give",
-        ),
-        (("--start-from", "nowhere"), 1, "no checkpoint nowhere: name the folder of a run"),
-        (
-            ("--start-from", "."),
-            1,
-            ". has no best.npz: it holds runs; name one of them, such as run",
-        ),
-    ],
+    thinned_rows(
+        [
+            (
+                ("--start-from", "run", "--model", "pooling-cnn"),
+                2,
+                "run/best.npz holds another network: model is capsnet in the checkpoint,"
+                " pooling-cnn in this run; give the same options",
+            ),
+            (
+                ("--start-from", "run", "--reconstruction", "0", "--precision", "float64"),
+                2,
+                "network: precision is float32 in the checkpoint, float64 in this run; decoder is"
+                " True in the checkpoint, False in this run; give",
+            ),
+            (("--start-from", "nowhere"), 1, "no checkpoint nowhere: name the folder of a run"),
+            (
+                ("--start-from", "."),
+                1,
+                ". has no best.npz: it holds runs; name one of them, such as run",
+            ),
+        ]
+    ),
 )
 def test_what_does_not_fit_is_refused(capsys, arguments, code, message):
     run()

@@ -3,7 +3,14 @@
 import signal
 import sys
 
+import hypothesis
 import pytest
+
+# A loaded machine may take long for an example, and to draw one.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 # A shell lets its background jobs ignore Ctrl-C; tests send it to themselves and to others.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -53,6 +53,7 @@ def test_bad_usage(capsys, arguments, said):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_missing_data_is_one_message_and_no_traceback(tmp_path):
     # Not fashion-mnist, which is here where Debian's package is
     done = run_data(tmp_path, "fetch", "mnist")

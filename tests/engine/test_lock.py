@@ -16,7 +16,7 @@ import sys, time
 from minicaps.storage import locked
 with locked(sys.argv[1]):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

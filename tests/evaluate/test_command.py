@@ -37,6 +37,7 @@ def test_the_test_figures_of_the_training_come_out_again():
     assert (found["part"], found["data"], found["loss_name"]) == ("test", "strokes", "margin")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_counts_are_those_of_an_independent_reference():
     folder = run("--epochs", "3")

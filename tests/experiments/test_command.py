@@ -68,6 +68,7 @@ QUICK = ["pairs", "--quick", "--device", "cpu"]
 FOLDER = Path("runs/experiments/pairs-quick")
 
 
+@pytest.mark.slow
 def test_an_experiment_measures_prints_and_writes(tiny_pairs, monkeypatch, capsys):
     assert command.main(QUICK) == 0
     out = capsys.readouterr().out

@@ -89,6 +89,7 @@ for out in map(Path, sys.argv[1:]):
     assert done.stdout == f"cannot write {outs[0]}: {told}\ncannot write {outs[2]}/pairs: {told}\n"
 
 
+@pytest.mark.slow
 def test_figures_that_lack_some_are_refused(capsys):
     assert command.main(QUICK) == 0
     path = FOLDER / "pairs/seed-0.json"

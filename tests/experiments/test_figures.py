@@ -5,13 +5,14 @@ from pathlib import Path
 
 import made_up
 import pytest
+from thinning import thinned
 
 from minicaps.backend import choose_device
 from minicaps.cli.stopping import StopRequest
 from minicaps.experiments import adversarial, affine, lab
 
 
-@pytest.mark.parametrize("name", ["adversarial", "affine", "pairs", "viewpoint"])
+@pytest.mark.parametrize("name", thinned(["adversarial", "affine", "pairs", "viewpoint"]))
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_a_spread_over_seeds_is_promised_where_there_are_several(name, seeds, monkeypatch):
     monkeypatch.setattr(lab, "QUICK_TRAINING", 800)

@@ -46,7 +46,6 @@ def test_the_lengths_are_those_of_the_primary_capsules():
     np.testing.assert_allclose(found["tanh"], np.tanh(norms), rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_kinds_are_measured_and_drawn(monkeypatch, capsys):
     whole = squash.parts(quick=True)
     short = {"data": "strokes", "validation": 10, "batch_size": 16}

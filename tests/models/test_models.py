@@ -317,12 +317,13 @@ def test_a_network_is_its_layers_one_after_the_other(name, shape, options, plain
         np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9 * abs(theirs).max())
 
 
-@pytest.mark.parametrize("name", ["pooling-cnn", "baseline-cnn"])
+@pytest.mark.parametrize("name", thinned(["pooling-cnn", "baseline-cnn"]))
 def test_networks_without_capsules_have_no_poses_and_no_couplings(name):
     routed = models.build(name, (1, 14, 14), 3)(Tensor(pictures(2, (1, 14, 14))))
     assert routed.poses is None and routed.couplings is None
 
 
+@pytest.mark.slow
 def test_the_baseline_drops_half_of_its_last_hidden_layer_in_training_only():
     def last_hidden(model):
         seen = []
@@ -383,7 +384,7 @@ def test_a_network_of_convolutions_learns_a_batch(name, shape, batch_norm):
 
 @pytest.mark.parametrize("options", [{}, {"batch_norm": True}, {"routing": "learned"}])
 @pytest.mark.parametrize("shape", [(1, 14, 14), (3, 20, 15)])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", thinned([0, 1]))
 def test_a_fresh_capsule_cnn_is_neither_dead_nor_saturated(shape, options, seed):
     model = models.build("capsule-cnn", shape, 10, seed=seed, **options)
     with no_grad():
@@ -433,7 +434,7 @@ def test_capsule_cnn_takes_what_leaves_no_room_for_its_own_update(options):
     assert model.classes.routing.route.keywords.get("update") == options.get("update")
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", thinned(TRAINED, 2))
 def test_a_network_is_built_again_from_its_config_and_state(name):
     shape = TRAINED[name]
     model = models.build(name, shape, 3, batch_norm=True, seed=4)
@@ -447,7 +448,7 @@ def test_a_network_is_built_again_from_its_config_and_state(name):
     np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", thinned(TRAINED, 2))
 def test_the_device_computes_the_same_and_nobody_waits_for_it(strict_cupy, name):
     shape, results = TRAINED[name], []
     for device in map(choose_device, ("cpu", "gpu")):

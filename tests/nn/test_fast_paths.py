@@ -32,6 +32,7 @@ def second_layer():
     return x, w, g, differentiate(lambda x, w: ops.conv2d_plain(x, w, stride=2), [x, w], g)
 
 
+@pytest.mark.slow
 @each_dtype
 @pytest.mark.parametrize("spectra", [True, False], ids=["spectra", "patches"])
 def test_the_second_convolution(second_layer, spectra, dtype):

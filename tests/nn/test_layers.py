@@ -658,7 +658,7 @@ def test_fresh_dense_capsules_are_neither_dead_nor_saturated(shape, length, rout
 
 @pytest.mark.parametrize("routing", [*ROUTINGS, "learned"])
 @pytest.mark.parametrize("length", [0.3, 10])
-@pytest.mark.parametrize("children", [4, 64, 1000])
+@pytest.mark.parametrize("children", thinned([4, 64, 1000]))
 def test_fresh_shared_capsules_are_neither_dead_nor_saturated(children, length, routing):
     options = {"children": children, "length": length, "routing": routing}
     layer = SharedCaps(32, (10, 16), rng(), **options)

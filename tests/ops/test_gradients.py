@@ -9,6 +9,7 @@ import pytest
 from gradient_cases import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensors import differentiate
 from thinning import thinned
 
 import minicaps
@@ -66,19 +67,23 @@ def build(case, shape=PLAIN, seed=0):
     return case.build(shape, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("examples", thinned([3, 10]))
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_gradients_for_any_shape(case, examples):
-    @settings(max_examples=examples, deadline=None, derandomize=True, database=None)
-    @given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
-    def check(shape, seed):
+def test_gradients_for_some_shapes(case):
+    for seed, shape in enumerate([(), (1,), (3, 1), (2, 1, 2, 2)]):
         function, arrays = build(case, shape, seed)
         check_gradients(function, *arrays)
 
-    check()
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+@settings(max_examples=10, deadline=None, derandomize=True, database=None)
+@given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
+def test_gradients_for_any_shape(case, shape, seed):
+    function, arrays = build(case, shape, seed)
+    check_gradients(function, *arrays)
 
 
-@pytest.mark.parametrize("layout", thinned([*LAYOUTS, "broadcast"], ("flipped", "broadcast")))
+@pytest.mark.parametrize("layout", thinned([*LAYOUTS, "broadcast"], ["flipped"]))
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_gradients_for_any_layout(case, layout):
     function, arrays = build(case, (3, 2, 2, 3))
@@ -152,6 +157,5 @@ def test_every_argument_with_a_gradient_is_checked(op):
     with watched_pullbacks(op) as (got, have):
         for case in OP_CASES:
             if case.op == op:
-                function, arrays = build(case)
-                check_gradients(function, *arrays)
+                differentiate(*build(case))
     assert got == have

@@ -265,7 +265,7 @@ VOTES = 0.4 * draw(2, 5, 3, 4)
 
 
 @must_converge
-@pytest.mark.parametrize("windows", [None, WINDOWS], ids=["dense", "in windows"])
+@pytest.mark.parametrize("windows", thinned([None, WINDOWS]), ids=["dense", "in windows"])
 @each_solvable
 def test_implicit_equals_unrolled_at_convergence(name, windows):
     votes = VOTES if windows is None else 0.3 * draw(*VOTES_IN_WINDOWS)
@@ -276,7 +276,7 @@ def test_implicit_equals_unrolled_at_convergence(name, windows):
 
 
 @must_converge
-@pytest.mark.parametrize("windows", [None, WINDOWS], ids=["dense", "in windows"])
+@pytest.mark.parametrize("windows", thinned([None, WINDOWS]), ids=["dense", "in windows"])
 @each_solvable
 def test_implicit_gradients_are_those_of_central_differences_of_the_solution(name, windows):
     votes = VOTES[:, :3, :2, :2] if windows is None else 0.3 * draw(*VOTES_IN_WINDOWS)
@@ -303,7 +303,7 @@ def test_the_iterations_are_counted_as_without(name, iterations):
 
 
 @pytest.mark.filterwarnings("ignore:.*did not find")
-@pytest.mark.parametrize("iterations", [2, 5, 300])
+@pytest.mark.parametrize("iterations", thinned([2, 5, 300], 2))
 @each_solvable
 def test_the_history_is_that_of_the_iterations(name, iterations):
     with keep_history():
@@ -319,7 +319,7 @@ def test_the_history_is_that_of_the_iterations(name, iterations):
 
 
 @must_converge
-@each_solvable
+@pytest.mark.parametrize("name", thinned(SOLVABLE, 2))
 def test_a_sample_is_solved_alone(name):
     """Samples that need few rounds are the same beside those that need many."""
     votes = np.concatenate([VOTES[:1], 1.3 * VOTES[1:], 0.01 * VOTES])
@@ -403,7 +403,7 @@ def test_what_is_not_solved_gives_numbers_too(name, iterations, dtype):
             assert array.dtype == dtype and np.isfinite(array).all()
 
 
-@each_solvable
+@pytest.mark.parametrize("name", thinned(SOLVABLE, 2))
 def test_the_device_computes_the_same(strict_cupy, name):
     def differentiate_on(xp):
         votes = Tensor(xp.asarray(0.5 * VOTES), requires_grad=True)

@@ -1,6 +1,7 @@
 """Models from checkpoints: which are refused."""
 
 import pytest
+from thinning import thinned
 from tiny_runs import edit, run
 
 from minicaps.backend import choose_device
@@ -14,7 +15,9 @@ pytestmark = pytest.mark.usefixtures("tiny")
 
 @pytest.mark.parametrize(
     "change",
-    [{"classes": 11}, {"input_shape": [1, 36, 36]}, {"name": "capsnot"}, {"options": {"x": 1}}],
+    thinned(
+        [{"classes": 11}, {"input_shape": [1, 36, 36]}, {"name": "capsnot"}, {"options": {"x": 1}}]
+    ),
     ids=str,
 )
 def test_a_model_that_does_not_fit_its_parameters_is_refused(change):

@@ -276,7 +276,7 @@ def test_a_file_size_limit_leaves_the_old_file(path):
     code = """
 import resource, sys
 import numpy as np
-from minicaps import checkpoint
+from minicaps.runs import checkpoint
 most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 for limit in (10_000, 1_000, 100, 0):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
@@ -298,7 +298,7 @@ def test_a_killed_process_leaves_a_whole_file(tmp_path):
     code = """
 import itertools, os, random, signal, sys, time
 import numpy as np
-from minicaps import checkpoint
+from minicaps.runs import checkpoint
 
 def save(path, n):
     arrays = {name: np.full(20_000, n) for name in "abc"}
@@ -349,7 +349,7 @@ def test_two_processes_that_save_to_one_name_leave_a_whole_file(tmp_path):
     code = """
 import os, sys
 import numpy as np
-from minicaps import checkpoint
+from minicaps.runs import checkpoint
 for child in (1, 2):
     if os.fork() == 0:
         for _ in range(60):
@@ -397,7 +397,7 @@ def test_a_folder_without_permission_is_told(path):
     """As an ordinary user: root may write anywhere."""
     code = """
 import os, sys
-from minicaps import checkpoint
+from minicaps.runs import checkpoint
 arrays, meta = checkpoint.load(sys.argv[1])
 if os.getuid() == 0:
     os.setuid(65534)

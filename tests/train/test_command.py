@@ -64,6 +64,7 @@ def whole(tmp_path_factory):
     return here / "runs" / "a run", done.stdout, command
 
 
+@pytest.mark.xdist_group("whole")
 def test_what_a_run_says_and_writes(whole):
     folder, said, _ = whole
     lines = said.splitlines()
@@ -84,6 +85,7 @@ def test_what_a_run_says_and_writes(whole):
     assert sorted(p.name for p in folder.iterdir()) == files
 
 
+@pytest.mark.xdist_group("whole")
 def test_the_summary_is_consistent(whole):
     folder, _, command = whole
     found = summary(folder)
@@ -106,6 +108,7 @@ def test_the_summary_is_consistent(whole):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("whole")
 def test_the_test_figures_are_those_of_the_best_model(whole, monkeypatch):
     folder, *_ = whole
     monkeypatch.undo()  # back to the whole test data and the real network
@@ -117,6 +120,7 @@ def test_the_test_figures_are_those_of_the_best_model(whole, monkeypatch):
     assert right == found["test_right"]
 
 
+@pytest.mark.xdist_group("whole")
 def test_metrics_has_a_row_for_each_epoch(whole):
     folder, *_ = whole
     with open(folder / "metrics.csv", newline="") as file:
@@ -132,6 +136,7 @@ def test_metrics_has_a_row_for_each_epoch(whole):
     assert measured[1]["learning_rate"] < measured[0]["learning_rate"] < 0.003
 
 
+@pytest.mark.xdist_group("whole")
 def test_the_configuration_is_complete(whole):
     folder, *_ = whole
     config = json.loads((folder / "config.json").read_text())
@@ -150,6 +155,7 @@ def test_the_configuration_is_complete(whole):
         }
 
 
+@pytest.mark.xdist_group("whole")
 def test_the_pictures_show_something(whole):
     folder, *_ = whole
     for name in ("curves.png", "reconstructions.png"):

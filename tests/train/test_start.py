@@ -11,6 +11,7 @@ from minicaps.train import __main__ as train
 STILL = ("--learning-rate", "1e-30")  # a step that rounding swallows
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_the_best_parameters_of_another():
     first = run("--model", "capsule-cnn", "--iterations", "2")
     second = run(

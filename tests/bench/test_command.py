@@ -134,6 +134,7 @@ def test_it_can_be_interrupted(monkeypatch, capsys):
 # ---- the steps
 
 
+@pytest.mark.slow
 def test_a_training_step_trains():
     step = TrainingStep(*small_network(4))
     losses = [step() for _ in range(5)]
@@ -323,6 +324,7 @@ def test_memory_of_training_holds_what_the_backward_pass_needs():
     assert trained - used > 256 * 32 * 24 * 24 * 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bytes are told apart elsewhere")
 def test_the_peak_is_in_bytes():
     import resource
@@ -340,6 +342,7 @@ def test_memory_is_not_that_of_the_process_that_measures():
     assert bench_memory.peak_memory(Case("infer", "small", 1), "minicaps") < here.nbytes / 4
 
 
+@pytest.mark.slow
 def test_a_measurement_that_fails_says_why():
     with pytest.raises(RuntimeError, match=r"memory of minicaps .* unknown preset 'huge'"):
         bench_memory.peak_memory(Case("infer", "huge", 1), "minicaps")
@@ -373,6 +376,7 @@ print(faults(), keep_memory(), faults())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is about glibc's allocator")
 def test_kept_memory_is_not_paged_in_again_and_importing_keeps_none():
     run = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)

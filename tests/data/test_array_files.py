@@ -196,6 +196,7 @@ def test_faulty_files_are_refused(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_arrays_are_fitted_to_a_size(tmp_path):
     path = npz(tmp_path / "a.npz", **grey_arrays())
     assert load(path, size=(10, 12)).test.images.shape[1:] == (1, 10, 12)

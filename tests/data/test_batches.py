@@ -30,6 +30,7 @@ def equal(one, other):
 # ---- load
 
 
+@pytest.mark.slow
 def test_load_strokes_gives_the_drawn_samples():
     data = load("strokes", limit=1200, seed=4)
     assert data.class_names == tuple("0123456789")

@@ -46,6 +46,7 @@ def test_the_zeros_of_fitting_are_no_background(size):
         assert background(fitted) == name
 
 
+@pytest.mark.slow
 def test_background_of_what_is_known():
     images = load("strokes", limit=600).train.images
     assert background(images) == "dark" and background(1 - images) == "light"

@@ -241,6 +241,7 @@ def test_size_is_that_of_all_pictures():
     assert saved(run("--size", "31"))[1]["model"]["input_shape"] == [1, 31, 31]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_same_pictures_only(pets, monkeypatch, tmp_path, capsys):
     folder = run("--data", "pets", "--limit", "12").absolute()
     (tmp_path / "elsewhere").mkdir()

@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+from commands import said_by
 from evaluations import FILES, folder_of, measured, predictions, table
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from thinning import thinned
@@ -105,6 +106,7 @@ def test_a_checkpoint_can_be_named_and_its_precision_is_kept(precision):
     assert evaluate.classify(opened, load("strokes").test.take([0]), 5).dtype == precision
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_parts_are_those_of_the_training():
     folder = run("--seed", "2")
@@ -169,6 +171,7 @@ def test_the_worst_pictures_are_drawn_from_both_capsules(options):
             np.testing.assert_allclose(have, wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_an_evaluation_takes_the_place_of_an_older_one_only(capsys):
     folder = run()
@@ -214,7 +217,8 @@ def test_help_fits_and_its_example_is_an_option(monkeypatch, capsys):
 @pytest.mark.usefixtures("undrawn")
 def test_the_example_of_the_help_works(capsys):
     run(out="runs/first")
-    example = re.search(r"python -m minicaps.evaluate (.*)", evaluate._parser().epilog)
+    said = said_by(capsys, evaluate.main, "--help").out
+    example = re.search(r"^ +python -m minicaps.evaluate (runs/.*)$", said, re.MULTILINE)
     assert evaluate.main(example[1].split()) == 0
 
 

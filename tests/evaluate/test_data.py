@@ -136,6 +136,7 @@ def test_without_split_json_changed_data_are_refused(trained, pets, capsys):
     assert "it is not the same data" in refusal(capsys, trained)
 
 
+@pytest.mark.slow
 def test_no_validation(pets, capsys):
     trained = run("--data", "pets", "--limit", "12", "--validation", "0")
     said = refusal(capsys, trained, "--part", "validation", code=2)
@@ -227,6 +228,7 @@ def test_inverted_pictures_have_dark_edges(tmp_path, capsys):
     assert "--invert is for another --data" in said
 
 
+@pytest.mark.slow
 def test_another_named_data_set_counts_as_a_whole_or_by_part(tmp_path, monkeypatch):
     digits = load("strokes", limit=20).test
     monkeypatch.setattr("minicaps.data.drawn.TRAIN_SIZE", 50)

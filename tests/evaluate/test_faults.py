@@ -218,6 +218,7 @@ def test_unusable_pictures_are_named(tmp_path, capsys):
     assert "loose.png is no data set" in refusal(capsys, folder, "--data", new / "loose.png")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_one_picture_right_or_wrong(tmp_path):
     trained = run()

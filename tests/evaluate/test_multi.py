@@ -130,6 +130,7 @@ def test_the_worst_answers_are_drawn(monkeypatch):
     assert (folder / "evaluation/worst.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_test_figures_are_those_of_the_training(capsys):
     folder = run("--compose", "3")
     capsys.readouterr()
@@ -184,6 +185,7 @@ def test_composed_pictures_of_ones_own(tmp_path, capsys):
     assert "put them back" in refusal(capsys, folder)
 
 
+@pytest.mark.slow
 def test_pictures_of_the_worst_are_drawn(tmp_path, monkeypatch):
     monkeypatch.undo()
     labels = np.array([[1, 1, 0], [0, 0, 0]])

@@ -35,7 +35,7 @@ def test_lesson_is_as_its_code_says(name):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", thinned([p.stem for p in PAGES], ("02_autograd", "06_squash")))
+@pytest.mark.parametrize("name", thinned([p.stem for p in PAGES], ["02_autograd"]))
 def test_lesson_is_well_formed(name):
     assert lesson_rules.problems(LESSONS / f"{name}.md") == []
 
@@ -302,6 +302,7 @@ def test_rounding_noise_in_a_curve_passes(made):
     assert find_problems(made) == []
 
 
+@pytest.mark.slow
 def test_a_missing_and_a_foreign_picture_fail(made):
     picture = made.parent / "figures" / "07_made.png"
     picture.unlink()

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from thinning import thinned
 
 from minicaps import Tensor, models, no_grad, ops
 from minicaps.backend import choose_device, device_of
@@ -113,7 +114,7 @@ def test_learned_couplings_have_one_iteration():
     assert view.couplings[0].shape == (3 * 3 * 2, 3)
 
 
-@pytest.mark.parametrize("name", ["pooling-cnn", "baseline-cnn"])
+@pytest.mark.parametrize("name", thinned(["pooling-cnn", "baseline-cnn"]))
 def test_networks_without_capsules(name):
     model = build(name, (1, 14, 14))
     view = inspection.view(model, picture((1, 14, 14)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from layer_checks import a_small_capsnet, check_layer, pictures, rng
 from tensors import draw
-from thinning import thinned
+from thinning import thinned, thinned_rows
 
 from minicaps import Tensor, models, no_grad, ops, optim
 from minicaps.backend import choose_device
@@ -242,7 +242,9 @@ SIZELESS = ["capsule-cnn", "pooling-cnn"]
         ("pooling-cnn", (1, 28, 28), 10, {}, 276_810),
         ("pooling-cnn", (3, 14, 20), 5, {}, 276_810 + 2 * 9 * 64 - 5 * 129),
         ("pooling-cnn", (1, 28, 28), 10, {"batch_norm": True}, 276_810 + 64 + 64 + 128 + 128),
-        ("baseline-cnn", (1, 28, 28), 10, {}, 35_445_522),
+        pytest.param(
+            "baseline-cnn", (1, 28, 28), 10, {}, 35_445_522, marks=pytest.mark.slow
+        ),
         (
             "baseline-cnn",
             (3, 2, 3),
@@ -295,11 +297,14 @@ def baseline_cnn_plain(model, images):
 @pytest.mark.parametrize("batch_norm", thinned([False, True], (True,)))
 @pytest.mark.parametrize(
     ("name", "shape", "options", "plain"),
-    [
-        ("capsule-cnn", (2, 18, 15), {}, capsule_cnn_plain),
-        ("pooling-cnn", (2, 18, 15), {}, pooling_cnn_plain),
-        ("baseline-cnn", (2, 3, 4), {"dropout": 0}, baseline_cnn_plain),
-    ],
+    thinned_rows(
+        [
+            ("capsule-cnn", (2, 18, 15), {}, capsule_cnn_plain),
+            ("pooling-cnn", (2, 18, 15), {}, pooling_cnn_plain),
+            ("baseline-cnn", (2, 3, 4), {"dropout": 0}, baseline_cnn_plain),
+        ],
+        2,
+    ),
 )
 def test_a_network_is_its_layers_one_after_the_other(name, shape, options, plain, batch_norm):
     model = models.build(name, shape, 3, batch_norm=batch_norm, **options).astype(np.float64)

@@ -105,8 +105,7 @@ def test_backward_frees_the_graph_while_the_loss_lives_on():
             {"gradient": "stop"},
             {"update": "recompute"},
             {"update": "spherical", "squash": "half"},
-        ],
-        2,
+        ]
     ),
 )
 @each_optimizer

@@ -40,6 +40,7 @@ def test_confusion_has_one_colour_for_one_kind(tmp_path, shift, colour):
         assert contains(picture, other) == (other == colour)
 
 
+@pytest.mark.slow
 def test_one_wrong_answer_of_a_thousand_can_be_seen(tmp_path):
     counts = np.diag([1000, 1000, 1000])
     names = ["a", "b", "c"]

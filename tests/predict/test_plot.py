@@ -9,7 +9,7 @@ import pytest
 from commands import said_by
 from own_files import saved
 from PIL import Image
-from thinning import thinned
+from thinning import thinned, thinned_rows
 from tiny_runs import ordinary_user, run, send_in_call, summary
 
 from minicaps import data, plot, plotting
@@ -79,6 +79,7 @@ def test_only_what_is_named_once(capsys, drawn):
     assert drawn.keys() == {"kernels", "couplings"}
 
 
+@pytest.mark.slow
 def test_couplings_and_sweeps_are_of_the_chosen_picture(capsys, drawn):
     trained = run()
     model = open_run(trained, choose_device("cpu")).model
@@ -131,6 +132,7 @@ def test_reconstructions_show_each_class_once(capsys, drawn):
     assert labels == sorted(set(labels))
 
 
+@pytest.mark.slow
 def test_of_many_classes_some_are_redrawn(capsys, drawn):
     labels = np.arange(200) % 40
     images = np.broadcast_to(labels[:, None, None] / 40, (200, 16, 16))
@@ -177,20 +179,31 @@ def test_pictures_of_one_s_own_in_colour(capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("line", "code", "said"),
-    [
-        (["nowhere"], 1, "there is no checkpoint nowhere"),
-        (["run", "everything"], 2, "must be one of curves, reconstructions, confusion, couplings"),
-        (["run", "sweeps", "--class", "ten"], 2, "there is no --class ten: choose from 0, 1, 2"),
-        (["run", "sweeps", "--index", "30"], 2, "--index 30 is too large: the last is 29"),
-        (["run", "sweeps", "--index", "-1"], 2, "must be a whole number of at least 0"),
-        (["run", "sweeps", "--index", "1", "--class", "1"], 2, "not allowed with"),
-        (["run", "confusion", "--data-dir", "."], 2, "strokes is not searched"),
-        (
-            ["run", "--out", "run/best.npz"],
-            1,
-            "best.npz: a file is where a folder is needed; choose",
-        ),
-    ],
+    thinned_rows(
+        [
+            (["nowhere"], 1, "there is no checkpoint nowhere"),
+            (
+                ["run", "everything"],
+                2,
+                "must be one of curves, reconstructions, confusion, couplings",
+            ),
+            (
+                ["run", "sweeps", "--class", "ten"],
+                2,
+                "there is no --class ten: choose from 0, 1, 2",
+            ),
+            (["run", "sweeps", "--index", "30"], 2, "--index 30 is too large: the last is 29"),
+            (["run", "sweeps", "--index", "-1"], 2, "must be a whole number of at least 0"),
+            (["run", "sweeps", "--index", "1", "--class", "1"], 2, "not allowed with"),
+            (["run", "confusion", "--data-dir", "."], 2, "strokes is not searched"),
+            (
+                ["run", "--out", "run/best.npz"],
+                1,
+                "best.npz: a file is where a folder is needed; choose",
+            ),
+        ],
+        4,
+    ),
 )
 def test_wrong_usage(capsys, drawn, line, code, said):
     run()

@@ -147,7 +147,8 @@ def test_what_the_cross_entropy_trained_is_read_as_shares(capsys, monkeypatch):
             (("--routing", "leaky"), "length"),
             (("--routing", "learned", "--reconstruction", "0"), "length"),
             (("--precision", "float64"), "length"),
-        ]
+        ],
+        [(("--routing", "leaky"), "length")],
     ),
 )
 def test_every_network_answers_and_is_drawn(arguments, score, capsys):
@@ -212,6 +213,7 @@ def test_inverted_if_the_training_pictures_were_not_so(trained, capsys, backgrou
     assert ("does not say whether it was trained on light" in err) == (background is None)
 
 
+@pytest.mark.slow
 def test_ink_is_centred_where_the_network_knows_it_so(trained, capsys, monkeypatch):
     pictures = shown(monkeypatch)
     canvas = np.ones((1, 200, 300), np.float32)

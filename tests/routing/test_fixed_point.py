@@ -245,6 +245,7 @@ def test_pooling_equal_vectors_gives_that_vector():
         np.testing.assert_allclose(m, x[:, 0], rtol=1e-12)
 
 
+@pytest.mark.slow
 @must_converge
 def test_the_gradients_of_pooling():
     x, found = 0.5 * VECTORS[:2, :4, :3], []
@@ -284,7 +285,7 @@ def test_implicit_gradients_are_those_of_central_differences_of_the_solution(nam
     check_gradients(lambda votes: route(votes)[:2], votes)
 
 
-@each_solvable
+@pytest.mark.parametrize("name", thinned(SOLVABLE, 2))
 def test_implicit_is_not_what_few_iterations_give(name):
     _, [solved] = differentiate(implicit(name), VOTES)
     for options in ({"iterations": 2}, {"gradient": "stop", "iterations": 300}):
@@ -381,7 +382,7 @@ HUGE = {"votes of 1e4", "one outlier"}  # rounding errors keep their gradients m
 
 
 @must_converge
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", thinned([np.float32, np.float64]))
 @pytest.mark.parametrize("edge", sorted(EDGES.keys() - HUGE))
 @each_solvable
 def test_edges_give_numbers(name, edge, dtype):

@@ -126,6 +126,7 @@ def test_a_truncated_file_is_refused(path):
             checkpoint.load(path)
 
 
+@pytest.mark.slow
 def test_a_changed_byte_never_changes_a_number(path):
     good, expected = path.read_bytes(), some_arrays()
     places = range(0, len(good), 5)
@@ -393,6 +394,7 @@ def test_a_device_is_not_replaced(tmp_path):
     assert os.listdir(tmp_path) == ["pipe"] and not pipe.is_file()
 
 
+@pytest.mark.slow
 def test_a_folder_without_permission_is_told(path):
     """As an ordinary user: root may write anywhere."""
     code = """

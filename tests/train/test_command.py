@@ -64,7 +64,6 @@ def whole(tmp_path_factory):
     return here / "runs" / "a run", done.stdout, command
 
 
-@pytest.mark.xdist_group("whole")
 def test_what_a_run_says_and_writes(whole):
     folder, said, _ = whole
     lines = said.splitlines()
@@ -85,7 +84,7 @@ def test_what_a_run_says_and_writes(whole):
     assert sorted(p.name for p in folder.iterdir()) == files
 
 
-@pytest.mark.xdist_group("whole")
+@pytest.mark.slow
 def test_the_summary_is_consistent(whole):
     folder, _, command = whole
     found = summary(folder)
@@ -108,7 +107,6 @@ def test_the_summary_is_consistent(whole):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("whole")
 def test_the_test_figures_are_those_of_the_best_model(whole, monkeypatch):
     folder, *_ = whole
     monkeypatch.undo()  # back to the whole test data and the real network
@@ -120,7 +118,7 @@ def test_the_test_figures_are_those_of_the_best_model(whole, monkeypatch):
     assert right == found["test_right"]
 
 
-@pytest.mark.xdist_group("whole")
+@pytest.mark.slow
 def test_metrics_has_a_row_for_each_epoch(whole):
     folder, *_ = whole
     with open(folder / "metrics.csv", newline="") as file:
@@ -136,7 +134,7 @@ def test_metrics_has_a_row_for_each_epoch(whole):
     assert measured[1]["learning_rate"] < measured[0]["learning_rate"] < 0.003
 
 
-@pytest.mark.xdist_group("whole")
+@pytest.mark.slow
 def test_the_configuration_is_complete(whole):
     folder, *_ = whole
     config = json.loads((folder / "config.json").read_text())
@@ -155,7 +153,7 @@ def test_the_configuration_is_complete(whole):
         }
 
 
-@pytest.mark.xdist_group("whole")
+@pytest.mark.slow
 def test_the_pictures_show_something(whole):
     folder, *_ = whole
     for name in ("curves.png", "reconstructions.png"):
@@ -191,6 +189,7 @@ def test_an_empty_folder_is_taken():
 # ---- what is measured
 
 
+@pytest.mark.slow
 def test_the_last_batch_counts_by_its_size():
     """Ten pictures in batches of 4, 4 and 2, a network that stands still."""
     frozen = ("--limit", "10", "--validation", "0", "--learning-rate", "1e-30")
@@ -250,6 +249,7 @@ def test_without_validation_all_pictures_train_and_the_last_epoch_is_tested():
     assert "validation" not in (folder / "metrics.csv").read_text()
 
 
+@pytest.mark.slow
 def test_float64_is_kept():
     for name, dtype in (("float32", np.float32), ("float64", np.float64)):
         arrays, _ = saved(run("--precision", name, out=name))
@@ -294,6 +294,7 @@ def test_a_whole_run_on_the_device_is_that_of_the_cpu(strict_cupy, capsys):
     assert_equal_runs(go_on(half, "--epochs", "2"), gpu)
 
 
+@pytest.mark.slow
 def test_no_step_waits_for_the_device(strict_cupy, monkeypatch):
     step, waits = Trainer._step, []
 

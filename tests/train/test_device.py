@@ -85,6 +85,7 @@ def test_a_step_copies_indices_and_waits_for_nothing(
     assert steps == [(Counter(asarray=copies), Counter())] * 4
 
 
+@pytest.mark.slow
 def test_without_room_a_step_copies_pictures_and_labels(strict_cupy, monkeypatch):
     fill(strict_cupy, monkeypatch)
     steps = steps_of(strict_cupy, monkeypatch)
@@ -133,6 +134,7 @@ def tf32_of_steps(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_tf32_is_off_by_default(strict_cupy, tf32_of_steps):
     os.environ["CUPY_TF32"] = "1"  # what is recorded is what is done
     folder = run(*GPU)

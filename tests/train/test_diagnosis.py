@@ -127,6 +127,7 @@ def test_a_run_tells_once_and_keeps_it(monkeypatch, capsys):
     assert saved(folder)[1]["progress"]["warnings"]["stuck"] in summary(folder)["warnings"]
 
 
+@pytest.mark.slow
 def test_a_run_from_before_warnings_were_kept_goes_on():
     path = run() / "last.npz"
     edit(path, lambda meta: meta["progress"].pop("warnings"))
@@ -149,6 +150,7 @@ def test_a_run_that_is_well_warns_of_nothing(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_blind_network_is_told(monkeypatch, capsys):
     """A network that answers with the best constant lengths."""
     best = 1.35 / 5.5  # (p m⁺ + λ (1 − p) m⁻) / (p + λ (1 − p)) for p = 1/10
@@ -197,6 +199,7 @@ def network(name="capsnet", **given):
 IMAGES = np.random.default_rng(0).random((3, 1, 28, 28), dtype=np.float32)
 
 
+@pytest.mark.slow
 def test_nothing_is_named_where_all_is_finite():
     assert diagnosis.where(network(), IMAGES) is None
 
@@ -219,6 +222,7 @@ def test_a_picture_that_is_not_finite_is_seen_in_the_first_layer(name):
     assert diagnosis.where(model, images) == f"in the layer {first.rstrip('.')}"
 
 
+@pytest.mark.slow
 def test_the_iteration_of_a_routing_is_named(monkeypatch):
     """Parents that overflow in the second of three iterations."""
     model = network()

@@ -50,6 +50,7 @@ def test_a_run_of_every_model(request, capsys, name):
     assert ("reconstruction_loss" in history("run")[0]) == (name == "capsnet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", thinned(["pooling-cnn", "capsule-cnn"]))
 def test_running_statistics_are_saved_with_the_model(model):
     folder = run(*FEW, "--model", model, "--batch-norm")

@@ -368,6 +368,7 @@ def test_a_run_that_is_done_says_how_to_go_on(capsys):
     assert "all 2 epochs are done: a larger --epochs trains more" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_fewer_epochs_than_done_are_refused(capsys):
     run("--epochs", "2")
     capsys.readouterr()

@@ -50,6 +50,7 @@ def test_each_seed_has_a_run_and_the_spread_is_reported(capsys):
     assert f"Test accuracy of 3 seeds: mean {spread['mean']:.2%}, standard deviation" in said
 
 
+@pytest.mark.slow
 def test_progress_is_said(capsys):
     assert train.main([*TINY[:-1], "--seeds", "2", "--out", "run"]) == 0
     said = capsys.readouterr().out.splitlines()

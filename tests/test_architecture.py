@@ -48,10 +48,15 @@ def module_of(path):
 
 
 @functools.cache
+def nodes(path):
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@functools.cache
 def imported(path):
     """Names of the modules of minicaps that a file imports, anywhere in it."""
     modules, found = set(map(module_of, FILES)), []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -112,7 +117,7 @@ def lines_of_code(path):
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING):
             lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
             value = body[0].value
@@ -132,7 +137,7 @@ def test_a_function_fits_on_a_screen():
     too_long = [
         f"{path.relative_to(ROOT)}: {node.name}"
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 60
     ]
     assert not too_long

@@ -127,6 +127,7 @@ def test_colour_is_composed_by_channel():
     np.testing.assert_array_equal(composed.pick([0])[0][0], expected)
 
 
+@pytest.mark.slow
 def test_equal_boxes_shifted_by_up_to_4_overlap_as_computed():
     """Along an axis 20 − E|a − b| of 20 pixels, a, b uniform on −4..4: (1 − 80/27/20)² = 0.7257."""
     images = np.pad(np.ones((20_000, 1, 20, 20), np.float32), ((0, 0), (0, 0), (4, 4), (4, 4)))
@@ -169,6 +170,7 @@ def test_a_device_makes_the_same_pictures(strict_cupy):
         np.testing.assert_array_equal(theirs.get(), ours)
 
 
+@pytest.mark.slow
 def test_strokes_overlay_keeps_most_of_both():
     data = load("strokes", limit=1000)
     parts = compose(data.train, 10).parts(np.arange(200))

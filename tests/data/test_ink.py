@@ -86,6 +86,7 @@ def test_the_centre_of_mass_is_in_the_middle():
     assert abs(middle[0] - 13.5) <= 0.5 and abs(middle[1] - 17.5) <= 0.5
 
 
+@pytest.mark.slow
 def test_what_is_centred_hardly_moves_again():
     images = load("strokes", limit=20).train.images
     twice = [centre(centre(image, (28, 28)), (28, 28)) for image in images]

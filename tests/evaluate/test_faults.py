@@ -15,7 +15,7 @@ import pytest
 from commands import environment
 from evaluations import FILES, folder_of, measured, predictions, refusal, table
 from own_files import noise
-from thinning import thinned, thinned_rows
+from thinning import thinned_rows
 from tiny_runs import NETWORK, edit, fill, finish, ordinary_user, run, send_in_call
 
 from minicaps.models import CapsNet
@@ -142,6 +142,7 @@ def test_an_ordinary_user_may_not_write(capsys):
         os.chmod(folder, 0o755)
 
 
+@pytest.mark.slow
 def test_where_the_results_cannot_go(capsys):
     folder = run()
     Path("file").write_text("mine")
@@ -157,8 +158,9 @@ def test_where_the_results_cannot_go(capsys):
     assert "File name too long" in said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("name", thinned(FILES))
+@pytest.mark.parametrize("name", FILES)
 def test_a_full_disk_leaves_the_last_results(monkeypatch, capsys, name):
     folder = run()
     measured(folder)

@@ -264,7 +264,7 @@ def test_the_unchanged_lesson_passes(made):
             ("</details>\n\n## Summary", "```python\n", "never closed"),
             ("return x**2   ", "return x**2" + 30 * " ", "columns"),
         ],
-        6,
+        3,
     ),
 )
 def test_a_wrong_page_fails_and_names_the_line(made, old, new, message):
@@ -281,16 +281,15 @@ def test_a_moved_curve_fails(made):
     assert made.read_text().splitlines()[problem.line - 1].startswith("![A parabola")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "message"),
-    thinned_rows(
-        [
-            ('label="square"', 'label="Square"', "texts were ['x', 'square'], now ['x', 'Square']"),
-            ("plt.legend()", "plt.axhline(1)\nplt.legend()", "drawn were"),
-            ("np.linspace(0, 2, 50)", "np.linspace(0, 2, 51)", "drawn were"),
-            ("plt.legend()", "plt.legend()\nplt.figure()", "2 figures"),
-        ]
-    ),
+    [
+        ('label="square"', 'label="Square"', "texts were ['x', 'square'], now ['x', 'Square']"),
+        ("plt.legend()", "plt.axhline(1)\nplt.legend()", "drawn were"),
+        ("np.linspace(0, 2, 50)", "np.linspace(0, 2, 51)", "drawn were"),
+        ("plt.legend()", "plt.legend()\nplt.figure()", "2 figures"),
+    ],
 )
 def test_another_figure_fails(made, old, new, message):
     change(made, old, new)
@@ -311,7 +310,8 @@ def test_a_missing_and_a_foreign_picture_fail(made):
     assert "no summary" in str(only_problem(made))
 
 
-@pytest.mark.parametrize("left", thinned([0, 100, -200]))
+@pytest.mark.slow
+@pytest.mark.parametrize("left", [0, 100, -200])
 def test_update_mends_a_damaged_picture(left, made):
     picture = made.parent / "figures" / "07_made.png"
     picture.write_bytes(picture.read_bytes()[:left])
@@ -332,23 +332,21 @@ def test_the_summary_sees_what_a_logarithmic_axis_shows():
     assert figures.compare(summary(1e-6), summary(2e-6)) != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "draw",
-    thinned(
-        [
-            lambda axes, a: axes.imshow(a),
-            lambda axes, a: axes.pcolormesh(a),
-            lambda axes, a: axes.scatter(a[0], a[1]),
-            lambda axes, a: axes.bar(range(4), a[0]),
-            lambda axes, a: axes.quiver(a[0], a[1]),
-            lambda axes, a: axes.contour(a),
-            lambda axes, a: axes.fill_between(range(4), a[0]),
-            lambda axes, a: axes.errorbar(range(4), a[0], a[1]),
-            lambda axes, a: axes.hist(a[0]),
-            lambda axes, a: axes.text(0, 0, f"{a[0, 0]:.3f}"),
-        ],
-        2,
-    ),
+    [
+        lambda axes, a: axes.imshow(a),
+        lambda axes, a: axes.pcolormesh(a),
+        lambda axes, a: axes.scatter(a[0], a[1]),
+        lambda axes, a: axes.bar(range(4), a[0]),
+        lambda axes, a: axes.quiver(a[0], a[1]),
+        lambda axes, a: axes.contour(a),
+        lambda axes, a: axes.fill_between(range(4), a[0]),
+        lambda axes, a: axes.errorbar(range(4), a[0], a[1]),
+        lambda axes, a: axes.hist(a[0]),
+        lambda axes, a: axes.text(0, 0, f"{a[0, 0]:.3f}"),
+    ],
 )
 def test_each_kind_of_artist_is_compared(draw):
     def summary(array):

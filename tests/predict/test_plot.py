@@ -210,6 +210,7 @@ def test_wrong_usage(capsys, drawn, line, code, said):
     assert said in draw(capsys, *line, code=code)[1]
 
 
+@pytest.mark.slow
 def test_damaged_and_missing_measurements(capsys, drawn):
     trained = run()
     (trained / "metrics.csv").write_text("epoch,train_loss\n1,much\n")

@@ -161,6 +161,7 @@ def test_every_network_answers_and_is_drawn(arguments, score, capsys):
         assert min(figure.size) > 300
 
 
+@pytest.mark.slow
 def test_devices_agree(trained, capsys, strict_cupy):
     saved("a.png", strokes())
     line = [str(trained), "a.png", "--no-figures", "--json", "--device"]

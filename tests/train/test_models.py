@@ -64,14 +64,15 @@ def test_running_statistics_are_saved_with_the_model(model):
 # ---- losses
 
 
-@pytest.mark.parametrize("loss", thinned(LOSSES))
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_trains(loss):
     rows = history(run("--loss", loss, "--epochs", "8", "--schedule", "constant"))
     assert rows[-1]["train_loss"] < 0.9 * rows[0]["train_loss"]
     assert rows[-1]["train_accuracy"] > rows[0]["train_accuracy"]
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", thinned(LOSSES))
 def test_every_figure_is_of_the_loss_that_is_trained(loss):
     frozen = ("--learning-rate", "1e-30", "--limit", "10", "--batch-size", "4")
     folder = run("--loss", loss, *frozen, "--validation", "3")

@@ -12,8 +12,7 @@ from minicaps.data import download, own
 from minicaps.data import strokes as drawn
 from minicaps.data.compose import compose as compose_pictures
 from minicaps.data.dataset import Dataset, Split
-from minicaps.data.fitting import fitted
-from minicaps.data.images import Target
+from minicaps.data.images import Target, fitted
 from minicaps.errors import DataError
 
 __all__ = ["NAMES", "DataError", "Dataset", "Split", "load"]

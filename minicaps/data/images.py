@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from minicaps.data.dataset import Split
 from minicaps.errors import DataError
 
 INNER = 20 / 28  # of a side, for the ink of MNIST's digits
@@ -96,6 +97,33 @@ def fit(picture, size, channels=None) -> np.ndarray:
         resized = Image.fromarray(channel).resize((columns, rows), Image.Resampling.BILINEAR)
         plane[top : top + rows, left : left + columns] = np.clip(resized, 0, 1)
     return fitted
+
+
+def fitted(split: Split, target: Target) -> Split:
+    """A split whose pictures are as `target` wants them: itself if they are. Poses are in pixels of
+    the old pictures, and go."""
+    old = split.images.shape[1:]
+    new = (target.channels or old[0], *(target.size or old[1:]))
+    if new == old and not target.invert:
+        return split
+    check_memory(len(split), new[0], new[1:])
+    images = np.empty((len(split), *new), dtype=np.float32)
+    for k, image in enumerate(split.images):
+        images[k] = target.fit(image)
+    return Split(images, split.labels, names=split.names)
+
+
+def check_memory(count, channels, size):
+    """Refuse pictures that would fill the machine, before it comes to a standstill."""
+    if not hasattr(os, "sysconf"):
+        return
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    needed = count * channels * size[0] * size[1] * 4 * 2  # floats, and once more to sort them
+    if needed > there:
+        raise DataError(
+            f"{count:,} pictures of {size[0]}×{size[1]} need up to {needed / 1e9:.1f} GB"
+            f" of memory, this machine has {there / 1e9:.1f}: give a smaller --size"
+        )
 
 
 def centre(picture, size) -> np.ndarray:

@@ -9,8 +9,7 @@ import numpy as np
 from minicaps import data
 from minicaps.cli.command import WrongUsage
 from minicaps.data import Split, own
-from minicaps.data.fitting import fitted
-from minicaps.data.images import Target
+from minicaps.data.images import Target, fitted
 from minicaps.errors import DataError
 from minicaps.runs.run import Run, dataset
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from minicaps.data.dataset import Split
-from minicaps.data.fitting import fitted
 from minicaps.data.idx import read_idx
+from minicaps.data.images import fitted
 from minicaps.data.own.arrays import channels_first, in_unit_range, read_npz
 from minicaps.data.own.files import notes_on_hidden
 from minicaps.data.own.labels import (

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from minicaps.data.dataset import Split
-from minicaps.data.fitting import check_memory
-from minicaps.data.images import picture_size, read_picture
+from minicaps.data.images import check_memory, picture_size, read_picture
 from minicaps.data.own import table
 from minicaps.data.own.files import for_each_file, list_folder, notes_on_hidden, some_of
 from minicaps.data.own.labels import flags_of_network, names_of_classes, printable

@@ -6,15 +6,13 @@ passed over in silence.
 
 from pathlib import Path
 
-from minicaps.data.dataset import Dataset, Split, count_classes, draw_by_class, generator
+from minicaps.data.dataset import Dataset, Split
 from minicaps.data.images import Target
 from minicaps.data.own.array_files import from_idx, from_npz, idx_part
 from minicaps.data.own.files import list_folder
 from minicaps.data.own.folders import from_folders
-from minicaps.errors import DataError
+from minicaps.data.own.split import cut_test, limited
 
-TEST_SHARE = 0.2  # of the pictures, where the data does not say which are for testing
-SMALLEST_CLASS = 3  # pictures: one each for training, validation and test
 AS_IT_IS = Target()
 
 
@@ -34,10 +32,10 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
     path = Path(path)
     parts, class_names, notes = read(path, Target(size))
     if len(parts) == 1:
-        parts = _cut_test(parts[0], class_names, seed, path)
+        parts = cut_test(parts[0], class_names, seed, path)
     train, test = parts
     if limit is not None:
-        train = _limited(train, limit, len(class_names), seed, path)
+        train = limited(train, limit, len(class_names), seed, path)
     return Dataset(
         path.resolve().name.removesuffix(".npz"),
         train,
@@ -62,25 +60,3 @@ def read(path, target=AS_IT_IS) -> tuple[list[Split], tuple[str, ...], tuple[str
     if not folders and any(idx_part(entry) for entry in entries):
         return from_idx(path, entries, hidden, target)
     return from_folders(path, entries, hidden, target)
-
-
-def _cut_test(whole, class_names, seed, path):
-    counts = count_classes(whole.labels, len(class_names))
-    if counts.min() < SMALLEST_CLASS:
-        raise DataError(
-            f"class {class_names[counts.argmin()]!r} of {path} has {counts.min()} picture(s): at"
-            f" least {SMALLEST_CLASS} are needed, to train, to validate and to test; add some, or"
-            " leave the class out"
-        )
-    count = max(round(TEST_SHARE * len(whole)), len(class_names))
-    held_out = draw_by_class(whole.strata, count, generator(seed, 2))
-    return whole.take(~held_out), whole.take(held_out)
-
-
-def _limited(train, limit, classes, seed, path):
-    if not classes <= limit <= len(train):
-        raise ValueError(
-            f"limit {limit} does not fit the {len(train)} training pictures in {classes} classes"
-            f" of {path}: choose {classes} to {len(train)}"
-        )
-    return train.take(draw_by_class(train.strata, limit, generator(seed, 3)))

@@ -100,6 +100,11 @@ def test_the_root_holds_the_engine_and_little_else():
     assert len(list(ROOT.glob("*.py"))) <= 14
 
 
+def test_an_installed_wheel_has_every_module():
+    """Only folders with an `__init__.py` are packages, which a wheel takes."""
+    assert {path.parent for path in FILES} == {path.parent for path in ROOT.rglob("__init__.py")}
+
+
 def test_no_two_rooms_have_a_module_of_the_same_name():
     """But for experiments, whose names are commands, and words of the mathematics."""
     rooms = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from minicaps import experiments
 from minicaps.backend import choose_device
 from minicaps.cli.command import add_device, fail, guarded, number, start
-from minicaps.cli.stopping import StopRequest
+from minicaps.cli.signals import StopRequest
 from minicaps.data import download
 from minicaps.errors import DataError, Interrupted
 from minicaps.experiments.lab import NAME, QUICK, Lab

@@ -8,7 +8,7 @@ import numpy as np
 
 from minicaps import data
 from minicaps.backend import Device
-from minicaps.cli.stopping import StopRequest
+from minicaps.cli.signals import StopRequest
 from minicaps.data.images import write_picture
 from minicaps.errors import CheckpointError
 from minicaps.plotting import canvas

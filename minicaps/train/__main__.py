@@ -6,7 +6,7 @@ from functools import partial
 
 from minicaps.cli.command import WrongUsage, fail, guarded, start, usage
 from minicaps.errors import Interrupted
-from minicaps.train import estimate, seeds
+from minicaps.train import forecast, seeds
 from minicaps.train.options import check_changeable, complete, make_parser
 from minicaps.train.session import Session
 
@@ -39,7 +39,7 @@ def _run(given, session):
                 options = complete(given)
             folder = options.run.out
             begin = seeds.begin if options.run.seeds else Session.begin
-            (estimate.show if options.run.estimate else begin)(session, options)
+            (forecast.show if options.run.estimate else begin)(session, options)
     except Interrupted:
         resume = f"python -m {NAME} --resume {shlex.quote(str(folder))}"
         return fail(NAME, f"stopped and saved. Go on with:\n  {resume}", 128 + session.stop.signal)

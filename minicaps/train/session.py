@@ -6,7 +6,7 @@ from pathlib import Path
 from minicaps import plotting
 from minicaps.backend import choose_device
 from minicaps.cli.command import usage
-from minicaps.cli.stopping import StopRequest
+from minicaps.cli.signals import StopRequest
 from minicaps.errors import CheckpointError, DataError
 from minicaps.models import inspection
 from minicaps.runs import checkpoint

@@ -14,7 +14,7 @@ from commands import environment, said_by
 from tiny_runs import edit, send_in_call
 
 from minicaps.backend import choose_device
-from minicaps.cli.stopping import StopRequest
+from minicaps.cli.signals import StopRequest
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import adversarial, affine, lab, pairs, routing, samples
 from minicaps.experiments.results import Results

@@ -8,7 +8,7 @@ import pytest
 from thinning import thinned
 
 from minicaps.backend import choose_device
-from minicaps.cli.stopping import StopRequest
+from minicaps.cli.signals import StopRequest
 from minicaps.experiments import adversarial, affine, lab
 
 

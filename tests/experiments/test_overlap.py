@@ -10,7 +10,7 @@ from tiny_runs import summary
 
 from minicaps import models
 from minicaps.backend import choose_device
-from minicaps.cli.stopping import StopRequest
+from minicaps.cli.signals import StopRequest
 from minicaps.data import strokes
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import overlap

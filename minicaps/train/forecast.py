@@ -1,4 +1,4 @@
-"""`minicaps.train --estimate`: parameters of a run; memory and time, measured by a few steps.
+"""`minicaps.train --estimate`: forecast time and memory of a run, measured by a few steps.
 
 The steps are made with random pictures in a process of its own: in one that has done other work,
 what is free but kept would hide their memory.
@@ -15,7 +15,7 @@ import numpy as np
 from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.allocator import keep_memory
-from minicaps.cli.machine import in_a_process, process_peak
+from minicaps.cli.environment import in_a_process, process_peak
 from minicaps.data.compose import compose
 from minicaps.errors import Interrupted
 from minicaps.runs.configuration import Options
@@ -40,7 +40,7 @@ def show(session, options):
     train, classes = trainer.data.train, model.config["classes"]
     kinds["several"] = train.multi and not options.data.compose
     shape = train.pixels.shape[1:]
-    found = json.loads(in_a_process("minicaps.train.estimate", json.dumps(kinds), *shape, classes))
+    found = json.loads(in_a_process("minicaps.train.forecast", json.dumps(kinds), *shape, classes))
     pictures = sum(part.nbytes for part in (trainer.data.train, trainer.data.test))
     memory = "unknown, as this system does not tell"
     if found["memory"] is not None:

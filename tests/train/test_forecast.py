@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from tiny_runs import TINY, refused
 
-from minicaps.cli import machine
+from minicaps.cli import environment
 from minicaps.errors import ProcessError
 from minicaps.train import __main__ as train
-from minicaps.train import estimate
+from minicaps.train import forecast
 from minicaps.train.options import complete
 
 FOUND = {"memory": 50 * 2**20, "step": 0.02, "picture": 0.001}
@@ -25,7 +25,7 @@ def measured(monkeypatch):
         arguments.append((module, *given))
         return json.dumps(FOUND)
 
-    monkeypatch.setattr(estimate, "in_a_process", instead)
+    monkeypatch.setattr(forecast, "in_a_process", instead)
     return arguments
 
 
@@ -40,7 +40,7 @@ def test_the_figures_follow_from_what_was_measured(measured, capsys):
     )
     assert lines[5] == "Total: 0.3 s for 3 epochs, and a test on 30 pictures"
     assert os.listdir() == []
-    assert measured[0][0] == "minicaps.train.estimate" and measured[0][2:] == (1, 28, 28, 10)
+    assert measured[0][0] == "minicaps.train.forecast" and measured[0][2:] == (1, 28, 28, 10)
 
 
 def test_seeds_and_patience_and_long_runs(measured, monkeypatch, capsys):
@@ -67,12 +67,12 @@ def test_in_a_process_of_its_own():
         given = {"reconstruction": 0, "out": "x", "device": "cpu", "batch_size": size}
         options = json.dumps(complete(given).to_dict() | {"validation": 0, "several": False})
         found.append(
-            json.loads(machine.in_a_process("minicaps.train.estimate", options, 1, 28, 28, 10))
+            json.loads(environment.in_a_process("minicaps.train.forecast", options, 1, 28, 28, 10))
         )
     few, many = found
     assert many["step"] > 2 * few["step"] > 0
     assert 0 < few["picture"] < few["step"]
-    if machine.process_peak() is not None:
+    if environment.process_peak() is not None:
         assert many["memory"] > few["memory"] > 2**20
     assert os.listdir() == []
 
@@ -81,18 +81,18 @@ def test_in_a_process_of_its_own():
 def test_steps_with_several_classes(kind, capsys):
     given = {"out": "x", "device": "cpu", "batch_size": 4, **kind}
     options = complete(given).to_dict() | {"validation": 0, "several": not kind}
-    estimate.main(json.dumps(options), "1", "20", "20", "5")
+    forecast.main(json.dumps(options), "1", "20", "20", "5")
     found = json.loads(capsys.readouterr().out)
     assert found["step"] > 0 and found["picture"] > 0
 
 
 def test_a_failure_in_the_process_is_a_sentence(monkeypatch, capsys):
     def broken(*_):
-        raise ProcessError("python -m minicaps.train.estimate has failed: MemoryError")
+        raise ProcessError("python -m minicaps.train.forecast has failed: MemoryError")
 
-    monkeypatch.setattr(estimate, "in_a_process", broken)
+    monkeypatch.setattr(forecast, "in_a_process", broken)
     said = refused_with_output(capsys, *TINY, "--estimate")
-    assert said == "minicaps.train: python -m minicaps.train.estimate has failed: MemoryError\n"
+    assert said == "minicaps.train: python -m minicaps.train.forecast has failed: MemoryError\n"
 
 
 def refused_with_output(capsys, *arguments):
@@ -101,7 +101,7 @@ def refused_with_output(capsys, *arguments):
 
 
 def test_the_stopwatch_leaves_the_first_steps_out():
-    watch = estimate.Stopwatch(None)
+    watch = forecast.Stopwatch(None)
     watch.times = [10.0, 20.0, 21.0, 22.0, 25.0]
     assert watch.step_time() == np.median([1.0, 1.0, 3.0])
     assert not watch

@@ -28,6 +28,8 @@ SIDE = 4  # of a pose
 def matrix_votes(poses, weight):
     """V_ij = P_i W_ij: poses (B, I, 4, 4), weight (I, J, 4, 4) give votes (B, I, J, 16).
 
+    With a bar for ∂loss/∂: P̄_i = Σ_j V̄_ij W_ijᵀ, and W̄_ij = P_iᵀ V̄_ij, summed over the batch. The
+    matrices of a child are laid side by side, so each of these is one product for each child.
     In memory the children come last, as EM routing reads them.
     """
     fits = poses.ndim == weight.ndim == 4 and poses.shape[1] == weight.shape[0]
@@ -52,7 +54,7 @@ def matrix_votes(poses, weight):
         return room, xp.lib.stride_tricks.as_strided(room, (b, j, n, n, i), apart)
 
     room, by_parent = by_child()
-    xp.matmul(P, W, out=room)
+    xp.matmul(P, W, out=room)  # row (b, k), column (j, l): Σ_m P_bkm W_jml
     votes = xp.ascontiguousarray(by_parent).reshape(b, j, n * n, i)
 
     def sweep(g, wanted):

@@ -181,6 +181,10 @@ def by_spectra(image, kernel, stride):
     `conv.by_patches`, up to rounding: relative to the largest output of an image and channel, since
     every frequency sees the whole image. Outputs within that error are 0; gradients within it are
     not. One infinite pixel makes all outputs of its image NaN.
+
+        y = Cᵀ[(A x) ∘ (B w)],   x̄ = Aᵀ[(C ȳ) ∘ (B w)],   w̄ = Bᵀ[(C ȳ) ∘ (A x)]
+
+    with a bar for ∂loss/∂; at each frequency, ∘ is a product of matrices over images and channels.
     """
     xp = array_module(image)
     dtype = xp.result_type(image.dtype, kernel.dtype).name

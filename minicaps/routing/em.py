@@ -198,7 +198,11 @@ def _log_activation(total, variance, beta_u, beta_a, λ, step, children):
 
 
 def _reverse(g, X, activations, tape, floor, gradient):
-    """Gradients of votes, activations, β_u and β_a: the iterations from the last to the first."""
+    """Gradients of votes, activations, β_u and β_a: the iterations from the last to the first.
+
+    A bar is ∂loss/∂: V̄ of the votes. G_ij is that of the logits of the E step after an iteration,
+    and s_ij = w_ij / Σ_i w_ij are its shares.
+    """
     xp = array_module(X)
     grad_X = grad_activations = grad_u = grad_a = 0
     means, shares = [], []
@@ -208,7 +212,9 @@ def _reverse(g, X, activations, tape, floor, gradient):
         deviation = X - r.mean[..., None]
         square = deviation * deviation
         if grad_logits is not None:
-            # logits = ln a_j − ½ Σ_d ((V − μ_j)²/σ_j² + ln σ_j²)
+            # E: logits_ij = ln a_j − ½ Σ_d ((V_ij − μ_j)²/σ_j² + ln σ_j²)
+            # ∂/∂ln a_j = Σ_i G_ij;  μ̄_j = Σ_i G_ij (V_ij − μ_j)/σ_j²
+            # ∂/∂σ_j² = (Σ_i G_ij (V_ij − μ_j)²/σ_j² − Σ_i G_ij) / 2σ_j²
             grad_log_a = grad_logits.sum(axis=2)
             grad_mean = _over_children(deviation, grad_logits) / r.variance
             fit = _over_children(square, grad_logits) / r.variance
@@ -216,7 +222,8 @@ def _reverse(g, X, activations, tape, floor, gradient):
         grad_total, through_a, of_u, of_a = r.pull_a(grad_log_a)
         grad_u, grad_a = grad_u + of_u, grad_a + of_a
         grad_variance = (grad_variance + through_a) * (r.variance > floor)
-        # μ_j = Σ_i share V;  σ_j² = Σ_i share (V − μ_j)², in which ∂/∂μ_j vanishes
+        # M: μ_j = Σ_i s_ij V_ij;  σ_j² = Σ_i s_ij (V_ij − μ_j)², in which ∂/∂μ_j vanishes
+        # V̄_ij = s_ij μ̄_j + (2 s_ij ∂/∂σ_j² − G_ij/σ_j²)(V_ij − μ_j), the last term from E
         means.append(grad_mean)
         shares.append(r.share)
         left, right = [2 * grad_variance], [r.share]
@@ -225,10 +232,10 @@ def _reverse(g, X, activations, tape, floor, gradient):
         grad_deviation = xp.stack(left, axis=3) @ xp.stack(right, axis=2)  # (B, J, D, I)
         grad_deviation *= deviation
         grad_X += grad_deviation
-        grad_share = _over_dimensions(grad_variance, square) + _over_dimensions(
-            grad_mean, deviation
-        )
-        # share = w / Σ_i w
+        # s̄_ij = Σ_d (∂/∂σ_j² (V_ij − μ_j)² + μ̄_j (V_ij − μ_j)), up to what is the same for all i
+        grad_share = _over_dimensions(grad_variance, square)
+        grad_share = grad_share + _over_dimensions(grad_mean, deviation)
+        # s_ij = w_ij / Σ_i w_ij:  w̄_ij = (s̄_ij − Σ_k s_kj s̄_kj) / Σ_i w_ij;  w_ij = a_i R_ij
         grad_w = grad_share - (r.share * grad_share).sum(axis=2, keepdims=True)
         grad_w = grad_w * inverse(r.total)[..., None] + grad_total[..., None]
         if activations is not None:

@@ -1,10 +1,18 @@
 """Fixtures that several rooms share."""
 
+import os
 import signal
 import sys
 
 import hypothesis
 import pytest
+
+# Each worker of xdist has a core: BLAS threads of several would wait for each other, all busy.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import threadpoolctl
+
+    threadpoolctl.threadpool_limits(1, user_api="blas")
 
 # A loaded machine may take long for an example, and to draw one.
 hypothesis.settings.register_profile(

@@ -173,6 +173,7 @@ def clip_gradient_norm(parameters, limit):
     """
     if not limit > 0:
         raise ValueError(f"the limit of the gradient's norm must be positive, not {limit}")
+    parameters = list(parameters)  # read twice
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return np.zeros(())

@@ -5,6 +5,7 @@ from dataclasses import asdict
 import numpy as np
 
 from minicaps import models
+from minicaps.backend import choose_device
 from minicaps.errors import CheckpointError
 from minicaps.runs import checkpoint
 
@@ -36,12 +37,14 @@ def _flat(config, options):
     return named | {"precision": options.get("precision")} | config["options"]
 
 
-def load_model(path, device):
-    """Build the model of a checkpoint, with its parameters, on `device`.
+def load_model(path, device="cpu"):
+    """Build the model of a checkpoint, in evaluation mode, with its parameters.
 
-    Raises CheckpointError for a file that is no checkpoint of a model this minicaps can build.
+    device: a `minicaps.backend.Device`, or the name of one. Raises CheckpointError for a file that
+    is no checkpoint of a model this minicaps can build.
     """
-    return build_saved(path, *checkpoint.load(path, needs=["model"]), device)
+    device = choose_device(device) if isinstance(device, str) else device
+    return build_saved(path, *checkpoint.load(path, needs=["model"]), device).eval()
 
 
 def build_saved(path, arrays, meta, device):

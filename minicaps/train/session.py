@@ -77,7 +77,7 @@ class Session:
             write_json(folder / "summary.json", summary)
             plotting.curves(trainer.history, folder / "curves.png")
             if trainer.options.model.reconstruction:
-                model = load_model(folder / "best.npz", trainer.device).eval()
+                model = load_model(folder / "best.npz", trainer.device)
                 test, names = trainer.data.test, trainer.data.class_names
                 path = folder / "reconstructions.png"
                 draw = plotting.members if test.multi else plotting.reconstructions

@@ -442,3 +442,10 @@ def test_schedules(name, expected):
 
 def test_there_is_no_other_schedule():
     assert list(SCHEDULES) == ["constant", "exponential", "cosine"]
+
+
+def test_clipping_takes_a_generator():
+    p = Tensor(np.zeros(2), requires_grad=True)
+    p.grad = np.array([3.0, 4.0])
+    assert clip_gradient_norm((q for q in [p]), 1.0) == pytest.approx(5)
+    np.testing.assert_allclose(p.grad, [0.6, 0.8])

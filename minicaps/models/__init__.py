@@ -35,7 +35,8 @@ def options_of(name):
     """The options of the network `name`, with their defaults; None is that of a layer inside."""
     parameters = inspect.signature(MODELS[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    return own | getattr(MODELS[name], "routing_options", {})
+    hands_on = any(p.kind is p.VAR_KEYWORD for p in parameters)  # to a routing inside
+    return own | (MODELS[name].routing_options if hands_on else {})
 
 
 def build(name, input_shape, classes, **options):

@@ -19,7 +19,7 @@ from minicaps import models
 from minicaps.bench import network, profile, routing
 from minicaps.bench.cases import KINDS, Case
 from minicaps.cli.command import fail, guarded, number, start
-from minicaps.cli.environment import describe_machine, print_machine
+from minicaps.cli.measuring import describe_machine, print_machine
 
 NAME = "minicaps.bench"
 EXAMPLES = """examples:

@@ -6,7 +6,7 @@ import sys
 
 from minicaps.bench.cases import Case
 from minicaps.cli.allocator import keep_memory
-from minicaps.cli.environment import in_a_process, process_peak
+from minicaps.cli.measuring import in_a_process, process_peak
 from minicaps.errors import ProcessError
 from minicaps.threads import one_blas_thread
 

@@ -6,7 +6,7 @@ Letters: B batch, I children of N numbers, J parents of D.
 import numpy as np
 
 from minicaps import Tensor, nn
-from minicaps.routing.coupling import Windows
+from minicaps.routing.couplings import Windows
 
 POSE = 16  # D
 

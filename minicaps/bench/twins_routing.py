@@ -32,7 +32,7 @@ class Samples:
 class Windows:
     """They divide themselves among those of all windows of a grid that hold them.
 
-    windows: a `minicaps.routing.coupling.Windows`. Every sum over places is a product with a
+    windows: a `minicaps.routing.couplings.Windows`. Every sum over places is a product with a
     matrix of zeros and ones.
     """
 

@@ -4,7 +4,7 @@ import json
 import statistics
 from pathlib import Path
 
-from minicaps.cli.environment import describe_machine
+from minicaps.cli.measuring import describe_machine
 from minicaps.experiments.lab import ExperimentError
 from minicaps.storage import results_folder, write_json
 

@@ -10,7 +10,7 @@ from minicaps.nn import init
 from minicaps.nn.layers import Conv2d, Linear, parameter
 from minicaps.nn.module import Module
 from minicaps.routing import make_votes, route_in_blocks
-from minicaps.routing.coupling import Windows
+from minicaps.routing.couplings import Windows
 from minicaps.routing.registry import choose
 
 __all__ = ["ConvCaps", "Decoder", "DenseCaps", "PrimaryCaps", "Routing", "SharedCaps"]

@@ -15,7 +15,7 @@ from minicaps.nn import init
 from minicaps.nn.layers import Conv2d, parameter
 from minicaps.nn.module import Module
 from minicaps.routing import route_in_blocks
-from minicaps.routing.coupling import Windows
+from minicaps.routing.couplings import Windows
 from minicaps.routing.em import em
 from minicaps.tensor import Tensor, op
 

@@ -2,7 +2,7 @@
 
 from minicaps.plotting.canvas import short
 from minicaps.plotting.confusion import confusion, worst
-from minicaps.plotting.couplings import couplings
+from minicaps.plotting.coupling_maps import couplings
 from minicaps.plotting.curves import curves, reconstructions
 from minicaps.plotting.members import members
 from minicaps.plotting.mosaics import kernels, sweeps

@@ -10,7 +10,7 @@ from minicaps.plotting.canvas import (
     save,
     short,
 )
-from minicaps.plotting.couplings import show_shares
+from minicaps.plotting.coupling_maps import show_shares
 
 PALE = "#B8C4CC"
 SHOWN = 30  # bars that can be read
@@ -21,8 +21,8 @@ def prediction(path, picture, ranking, score, headline, *, shares=None, drawn=No
     """Draw a picture (C, H, W) as the network sees it, and what the network says of it.
 
     ranking: [(name, score)], highest first; score: what it is called. shares: (map, grid, equal),
-    as in `minicaps.plotting.couplings.show_shares`. drawn: what the decoder makes of the answer's
-    capsule, (C, H, W).
+    as in `minicaps.plotting.coupling_maps.show_shares`. drawn: what the decoder makes of the
+    answer's capsule, (C, H, W).
     """
     panels = 2 + (shares is not None) + (drawn is not None)
     bars = min(len(ranking), SHOWN)

@@ -2,7 +2,7 @@
 
 Every routing takes votes (B, I, J, D) and returns `Routed(poses, activations, couplings)`, inside
 `keep_history` with those of every iteration. All take `windows`, where the children are those of a
-convolution (`minicaps.routing.coupling.Windows`).
+convolution (`minicaps.routing.couplings.Windows`).
 """
 
 from minicaps.routing.agreement import agreement, agreement_plain

@@ -15,7 +15,7 @@ by hand; it visits the votes once for each sum above and keeps nothing of their 
 
 from minicaps import ops
 from minicaps.backend import array_module
-from minicaps.routing.coupling import beside_orphans, couple
+from minicaps.routing.couplings import beside_orphans, couple
 from minicaps.routing.fixed_point import meet_at_fixed_point
 from minicaps.routing.routed import Routed, RoutingOptions, check_votes, keeping, read_out
 from minicaps.tensor import Tensor, op

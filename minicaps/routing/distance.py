@@ -12,7 +12,7 @@ Soft K-means among the votes of each sample, where each child has a vote for eve
 from minicaps import ops
 from minicaps.backend import array_module
 from minicaps.clustering.steps import LEAST, inverse, weighted_mean
-from minicaps.routing.coupling import couple
+from minicaps.routing.couplings import couple
 from minicaps.routing.fixed_point import meet_at_fixed_point
 from minicaps.routing.routed import Routed, RoutingOptions, check_votes, keeping, read_out
 from minicaps.tensor import Tensor, op

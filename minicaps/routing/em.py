@@ -25,7 +25,7 @@ from minicaps import ops
 from minicaps.backend import array_module
 from minicaps.clustering.steps import LEAST, inverse, log_density, m_step
 from minicaps.graph import joint
-from minicaps.routing.coupling import couple
+from minicaps.routing.couplings import couple
 from minicaps.routing.routed import Routed, check_votes, keeping
 from minicaps.tensor import Tensor, op
 

@@ -1,7 +1,7 @@
 """Couplings that are trained instead of routed: the control for every routing."""
 
 from minicaps import ops
-from minicaps.routing.coupling import couple
+from minicaps.routing.couplings import couple
 from minicaps.routing.routed import Routed
 
 

@@ -8,7 +8,7 @@ from minicaps.cli.command import WrongUsage, fail, guarded, start, usage
 from minicaps.errors import Interrupted
 from minicaps.train import forecast, seeds
 from minicaps.train.options import check_changeable, complete, make_parser
-from minicaps.train.session import Session
+from minicaps.train.resume import Session
 
 NAME = "minicaps.train"
 

@@ -15,7 +15,7 @@ import numpy as np
 from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.allocator import keep_memory
-from minicaps.cli.environment import in_a_process, process_peak
+from minicaps.cli.measuring import in_a_process, process_peak
 from minicaps.data.compose import compose
 from minicaps.errors import Interrupted
 from minicaps.runs.configuration import Options

@@ -7,7 +7,7 @@ import statistics
 import numpy as np
 
 import minicaps
-from minicaps.cli.environment import describe_machine
+from minicaps.cli.measuring import describe_machine
 from minicaps.errors import CheckpointError
 from minicaps.runs.building import load_model
 

@@ -17,7 +17,7 @@ from tiny_runs import TINY, assert_equal_runs, finish, go_on, run, send_in_call,
 from minicaps import plotting
 from minicaps.runs import checkpoint
 from minicaps.train import __main__ as train
-from minicaps.train import session
+from minicaps.train import resume
 
 # A module that every command imports, and in its place one during whose import Ctrl-C is pressed
 INTERRUPTING = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)"
@@ -71,7 +71,7 @@ def test_ctrl_c_that_is_ignored_stays_ignored():
 MOMENTS = {
     "drawing": (plotting, "curves", 1),
     "reconstructing": (plotting, "reconstructions", 1),
-    "the summary": (session, "write_json", 2),
+    "the summary": (resume, "write_json", 2),
     "a checkpoint": (np, "savez", 2),
 }
 

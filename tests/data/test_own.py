@@ -16,7 +16,7 @@ from tiny_runs import go_on, refused, run, saved, summary
 from minicaps.data import __main__ as command
 from minicaps.data import load
 from minicaps.data.images import read_picture
-from minicaps.data.own import folders
+from minicaps.data.own import class_folders
 from minicaps.train import __main__ as train
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -145,7 +145,7 @@ def test_reading_that_takes_long_shows_a_bar_at_a_terminal(pets, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     load(pets, size=SIZE)
     assert "files" not in sys.stderr.getvalue()
-    monkeypatch.setattr(folders, "read_picture", lambda path: time.sleep(0.1) or read_picture(path))
+    monkeypatch.setattr(class_folders, "read_picture", lambda path: time.sleep(0.1) or read_picture(path))
     load(pets, size=SIZE)
     assert "15 [00:01" in sys.stderr.getvalue()
 

@@ -7,7 +7,7 @@ from tensors import draw
 
 from minicaps import Tensor
 from minicaps.routing import agreement, agreement_plain, distance, distance_plain
-from minicaps.routing.coupling import Windows
+from minicaps.routing.couplings import Windows
 
 # name -> the fast routing, the plain one, and the options that make it this one
 ROUTES = {

@@ -47,7 +47,7 @@ def test_nothing_is_loaded_from_elsewhere(site):
 
 def test_a_quote_names_its_source_and_a_number_in_code_links_to_its_equation(site):
     page = (site / "10_agreement.html").read_text("utf-8")
-    assert "minicaps.routing.coupling:couple" in page
+    assert "minicaps.routing.couplings:couple" in page
     assert '# <a href="06_squash.html#eq-6.1">(6.1)</a>' in page
     assert page.count('id="eq-10.1"') == 1
 

@@ -10,7 +10,7 @@ from minicaps.models import MATRIX_PRESETS, build
 from minicaps.nn import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
 from minicaps.nn.matrix import matrix_votes
 from minicaps.optim import Adam
-from minicaps.routing.coupling import Windows
+from minicaps.routing.couplings import Windows
 from minicaps.routing.em import em
 
 RNG = np.random.default_rng(3)

@@ -8,7 +8,7 @@ from thinning import thinned, thinned_rows
 from minicaps import plotting
 from minicaps.models.sizes import ChildrenGrid
 from minicaps.plotting.canvas import BLUE
-from minicaps.plotting.couplings import SHADES
+from minicaps.plotting.coupling_maps import SHADES
 
 pytestmark = pytest.mark.filterwarnings("error")
 RNG = np.random.default_rng(0)

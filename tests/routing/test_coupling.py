@@ -7,7 +7,7 @@ from tensors import draw
 
 from minicaps import Tensor, ops
 from minicaps.gradcheck import check_gradients
-from minicaps.routing.coupling import Windows, beside_orphans, couple
+from minicaps.routing.couplings import Windows, beside_orphans, couple
 
 GRIDS = {
     "none": None,

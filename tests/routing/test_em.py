@@ -11,7 +11,7 @@ from minicaps import Tensor, routing
 from minicaps.clustering import gmm
 from minicaps.gradcheck import check_gradients
 from minicaps.routing import keep_history
-from minicaps.routing.coupling import Windows
+from minicaps.routing.couplings import Windows
 from minicaps.routing.em import STEPS, em, em_plain, paper_schedule
 
 B, I, J, D = 3, 6, 4, 2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tiny_runs import TINY, refused
 
-from minicaps.cli import environment
+from minicaps.cli import measuring
 from minicaps.errors import ProcessError
 from minicaps.train import __main__ as train
 from minicaps.train import forecast
@@ -67,12 +67,12 @@ def test_in_a_process_of_its_own():
         given = {"reconstruction": 0, "out": "x", "device": "cpu", "batch_size": size}
         options = json.dumps(complete(given).to_dict() | {"validation": 0, "several": False})
         found.append(
-            json.loads(environment.in_a_process("minicaps.train.forecast", options, 1, 28, 28, 10))
+            json.loads(measuring.in_a_process("minicaps.train.forecast", options, 1, 28, 28, 10))
         )
     few, many = found
     assert many["step"] > 2 * few["step"] > 0
     assert 0 < few["picture"] < few["step"]
-    if environment.process_peak() is not None:
+    if measuring.process_peak() is not None:
         assert many["memory"] > few["memory"] > 2**20
     assert os.listdir() == []
 

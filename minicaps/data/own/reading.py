@@ -9,8 +9,8 @@ from pathlib import Path
 from minicaps.data.dataset import Dataset, Split
 from minicaps.data.images import Target
 from minicaps.data.own.array_files import from_idx, from_npz, idx_part
+from minicaps.data.own.class_folders import from_folders
 from minicaps.data.own.files import list_folder
-from minicaps.data.own.folders import from_folders
 from minicaps.data.own.split import cut_test, limited
 
 AS_IT_IS = Target()

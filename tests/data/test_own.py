@@ -145,7 +145,8 @@ def test_reading_that_takes_long_shows_a_bar_at_a_terminal(pets, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     load(pets, size=SIZE)
     assert "files" not in sys.stderr.getvalue()
-    monkeypatch.setattr(class_folders, "read_picture", lambda path: time.sleep(0.1) or read_picture(path))
+    slow = lambda path: time.sleep(0.1) or read_picture(path)  # noqa: E731
+    monkeypatch.setattr(class_folders, "read_picture", slow)
     load(pets, size=SIZE)
     assert "15 [00:01" in sys.stderr.getvalue()
 

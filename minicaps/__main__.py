@@ -16,7 +16,8 @@ def main():
     print("usage: python -m minicaps.COMMAND [options]\n")
     for name, text in COMMANDS.items():
         print(f"  python -m minicaps.{name:12} {text}")
-    print("\nEach explains itself with --help. `python -m lessons` lists the lessons.")
+    print("\nEach explains itself with --help.")
+    print("In the repository `python -m lessons` lists the lessons.")
 
 
 if __name__ == "__main__":

@@ -77,8 +77,7 @@ class Tensor:
         if not self.is_leaf:
             raise TypeError("only a leaf, a tensor made with requires_grad=True, can move")
         if array.shape != self.shape or array.dtype.kind != "f":
-            new = f"{array.dtype} of shape {array.shape}"
-            raise ValueError(f"a leaf of shape {self.shape} cannot become {new}")
+            raise ValueError(f"a leaf {self.shape} cannot become {array.dtype} {array.shape}")
         self._data = array
         self._version += 1
         self._make_leaf()
@@ -186,7 +185,7 @@ REGISTRY = {}  # name -> op: the tests walk it and demand a gradient check of ea
 
 def _checked(returned, name):
     """What an op's function returned: one array, its pullback, and perhaps more."""
-    if not isinstance(returned, tuple) or len(returned) < 2:
+    if not isinstance(returned, tuple) or len(returned) < 2 or any(map(callable, returned[2:])):
         raise TypeError(f"{name} must return two things: its value and its pullback")
     value, *rest = returned
     if isinstance(value, tuple | list):

@@ -45,8 +45,7 @@ def check_window(shape, window, stride, padding):
         raise ValueError(f"window and stride must be at least 1 and padding 0: {given}")
     if any(n + 2 * padding < k for n, k in zip(shape[-2:], window, strict=True)):
         (k, l), (h, w) = window, shape[-2:]
-        images = f"images of {h}×{w} with padding {padding}"
-        raise ValueError(f"a {k}×{l} window does not fit into {images}")
+        raise ValueError(f"a {k}×{l} window does not fit into images of {h}×{w}, padding {padding}")
 
 
 def windows(x, window, stride):

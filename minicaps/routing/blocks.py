@@ -140,7 +140,8 @@ def _route_in_blocks(*arrays, layer, batched, block, needed, keep):
     kept, joined, couplings, histories = map(list, zip(*each(forward, blocks), strict=True))
     joined = xp.concatenate(joined)
     per_sample = len(joined) // max(1, samples)
-    # Where blocks needed different numbers of iterations, those that all had
+    longest = max(map(len, histories))  # blocks that have found their fixed point stay there
+    histories = [some + some[-1:] * (longest - len(some)) for some in histories]
     history = [Routed(*map(_end_to_end, zip(*some))) for some in zip(*histories)]  # noqa: B905
     return joined, joint(sweep), _end_to_end(couplings), history
 

@@ -69,7 +69,7 @@ def distance(
     if gradient == "implicit" or keeping.get():  # the fused one keeps no iterations
         return distance_plain(votes, windows=windows, **options)
     poses, ψ = _distance(votes, **options, windows=windows)
-    return Routed(poses, ops.length(poses), Tensor(ψ.transpose(0, 2, 1)))
+    return Routed(poses, ops.length(poses), Tensor(ψ.transpose(0, 2, 1)).detach())
 
 
 @op

@@ -91,7 +91,8 @@ def em(
         temperatures=_temperatures(inverse_temperature, iterations),
         step=step, gradient=gradient, floor=floor, windows=windows,
     )  # fmt: skip
-    routed = [Routed(*map(Tensor, (r.mean, r.a, r.R.transpose(0, 2, 1)))) for r in tape]
+    routed = [Routed(r.mean, r.a, r.R.transpose(0, 2, 1)) for r in tape]
+    routed = [each.map(lambda x: Tensor(x).detach()) for each in routed]
     last = Routed(joined[..., :-1], joined[..., -1], routed[-1].couplings)
     return last.with_history(routed if keeping.get() else ())
 

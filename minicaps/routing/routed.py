@@ -70,8 +70,7 @@ def read_out(s, c, squash, earlier):
 def check_votes(votes):
     """Raise ValueError unless `votes` has four axes and there is something to route."""
     if votes.ndim != 4 or 0 in votes.shape[1:]:
-        least = "with I, J and D at least 1"
-        raise ValueError(f"votes must have shape (B, I, J, D) {least}, not {votes.shape}")
+        raise ValueError(f"votes must have shape (B, I, J, D), all at least 1, not {votes.shape}")
 
 
 @dataclass(frozen=True)

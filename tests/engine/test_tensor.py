@@ -768,7 +768,7 @@ def test_a_leaf_that_moves_stays_the_same_tensor_and_leaves_old_graphs():
     assert x.grad.dtype == np.float32
     np.testing.assert_array_equal(x.grad, [2, 4])
     for wrong in (np.ones(3), np.ones(2, int), np.ones(2, complex)):
-        with pytest.raises(ValueError, match=r"leaf of shape \(2,\) cannot become"):
+        with pytest.raises(ValueError, match=r"leaf \(2,\) cannot become"):
             x.move(wrong)
     for still in (Tensor(np.ones(2)), x * 1):
         with pytest.raises(TypeError, match="only a leaf"):

@@ -479,7 +479,7 @@ def reconstruction_loss(shape, rng):
 
 # --- Routing -------------------------------------------------------------------------------------
 
-GRID = routing.coupling.Windows(size=(2, 3), kernel=2, stride=1, types=2)
+GRID = routing.couplings.Windows(size=(2, 3), kernel=2, stride=1, types=2)
 
 
 def votes_in_windows(shape, rng):
@@ -492,7 +492,7 @@ def _couple_case(name, **options):
     @case("couple", name)
     def build(shape, rng):
         logits = votes_in_windows(shape, rng)[..., 0]
-        return lambda b: routing.coupling.couple(b, axis=2, **options), [logits]
+        return lambda b: routing.couplings.couple(b, axis=2, **options), [logits]
 
 
 _couple_case("couple")

@@ -163,7 +163,7 @@ IMAGES, KERNELS = np.ones((1, 2, 5, 6)), np.ones((3, 2, 3, 3))
         (IMAGES, KERNELS, np.ones((3, 1)), {}, r"bias must have shape \(3,\), not \(3, 1\)"),
         (IMAGES, KERNELS, None, {"stride": 0}, "window and stride must be at least 1"),
         (IMAGES, KERNELS, None, {"padding": -1}, "and padding 0"),
-        (IMAGES[:, :, :2], KERNELS, None, {}, "3×3 window does not fit into images of 2×6 with p"),
+        (IMAGES[:, :, :2], KERNELS, None, {}, "3×3 window does not fit into images of 2×6, p"),
         (IMAGES[..., :1], KERNELS, None, {}, "3×3 window does not fit into images of 5×1"),
         (IMAGES, KERNELS[..., :0], None, {}, "window and stride must be at least 1"),
     ],

@@ -517,7 +517,7 @@ def test_an_unknown_option_is_refused(name, plain):
 @each_name
 @pytest.mark.parametrize("shape", [(5, 3, 4), (1, 2, 5, 3, 4), (2, 0, 3, 4), (2, 5, 0, 4)])
 def test_what_is_no_votes_is_refused(name, plain, shape):
-    with pytest.raises(ValueError, match=r"votes must have shape \(B, I, J, D\) .* not \("):
+    with pytest.raises(ValueError, match=r"votes must have shape \(B, I, J, D\), .* not \("):
         route(name, np.zeros(shape), plain=plain)
 
 

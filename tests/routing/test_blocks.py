@@ -15,10 +15,15 @@ from thinning import thinned
 from minicaps import Tensor, no_grad
 from minicaps.gradcheck import check_gradients
 from minicaps.graph import Node
+from minicaps.nn import DenseCaps
 from minicaps.routing import (
     agreement,
     agreement_plain,
     blocks,
+    distance,
+    em,
+    em_plain,
+    keep_history,
     make_votes,
     make_votes_plain,
     route_in_blocks,
@@ -350,3 +355,28 @@ def test_inputs_of_different_batches_are_refused():
     inputs = [Tensor(np.ones((2, 3))), Tensor(np.ones((4, 3)))]
     with pytest.raises(ValueError, match=r"batches of different sizes: \[2, 4\]"):
         route_in_blocks(lambda *_: pytest.fail("routed"), inputs, [], 1)
+
+
+def test_a_history_goes_on_where_some_samples_need_more_iterations():
+    layer = DenseCaps((6, 4), (3, 5), 0, routing="distance", gradient="implicit", iterations=60)
+    layer.astype(np.float64)
+    u = draw(2, 6, 4) * np.array([0.1, 2.0])[:, None, None]
+    with keep_history():
+        together = layer(Tensor(u))
+        alone = [layer(Tensor(u[n : n + 1])) for n in range(2)]
+    assert len(together.history) == max(len(one.history) for one in alone)
+    for x, y in zip(together.history[-1], together, strict=True):
+        np.testing.assert_allclose(x.data, y.data, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("route", [em, em_plain, distance, agreement])
+def test_what_the_graph_holds_cannot_be_written_through_a_record(route):
+    given = [Tensor(draw(2, 5, 3, 4))]
+    if route in (em, em_plain):
+        given += [Tensor(np.full((2, 5), 0.5)), Tensor(np.zeros(3)), Tensor(np.zeros(3))]
+    with keep_history():
+        routed = route(*given)
+    records = [routed.couplings, routed.history[0].couplings, routed.history[-1].poses]
+    for array in (record.data for record in records):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0

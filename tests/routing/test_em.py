@@ -324,7 +324,7 @@ def test_nothing_is_nan(step, edge, dtype, iterations):
     ("change", "message"),
     [
         ({"votes": np.ones((2, 3, 4))}, "votes must have shape"),
-        ({"votes": np.ones((3, 0, 4, 2))}, "I, J and D at least 1"),
+        ({"votes": np.ones((3, 0, 4, 2))}, "all at least 1"),
         ({"activations": np.ones((3, 5))}, r"activations must have shape \(3, 6\)"),
         ({"activations": ACTIVATIONS - 0.5}, "activations must be from 0 to 1; these go from -0"),
         ({"activations": ACTIVATIONS + 0.5}, "activations must be from 0 to 1; .* to 1.3"),

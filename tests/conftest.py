@@ -9,10 +9,7 @@ import pytest
 
 # Each worker of xdist has a core: BLAS threads of several would wait for each other, all busy.
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    import threadpoolctl
-
-    threadpoolctl.threadpool_limits(1, user_api="blas")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy reads it when it is imported
 
 # A loaded machine may take long for an example, and to draw one.
 hypothesis.settings.register_profile(

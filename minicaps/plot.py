@@ -24,7 +24,7 @@ from minicaps.errors import DataError
 from minicaps.evaluate import metrics, select
 from minicaps.models import inspection
 from minicaps.plotting import short
-from minicaps.runs.inference import EVALUATION_BATCH, classify
+from minicaps.runs.inference import classify
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder
 
@@ -105,7 +105,7 @@ def _missing(run):
         missing |= dict.fromkeys(("reconstructions", "sweeps"), "this network has no decoder")
     if run.model.children_grid is None:
         missing["couplings"] = "this network has no capsules"
-    if run.multi:
+    if run.model.multi:
         missing["confusion"] = "a picture may have several classes: see minicaps.evaluate"
     return missing
 
@@ -140,7 +140,7 @@ class Shown:
     @cached_property
     def index(self):
         """Of the chosen test picture."""
-        name, names = self.options.class_name, self.run.class_names
+        name, names = self.options.class_name, self.run.model.class_names
         if name is None:
             index = self.options.index or 0
             if index >= len(self.test):
@@ -168,7 +168,7 @@ class Shown:
 
     @cached_property
     def view(self):
-        return inspection.view(self.run.model, self.picture, multi=self.run.multi)
+        return inspection.view(self.run.model, self.picture)
 
 
 def _curves(shown, path):
@@ -186,20 +186,20 @@ def _curves(shown, path):
 def _reconstructions(shown, path):
     run = shown.run
     draw = plotting.members if shown.test.multi else plotting.reconstructions
-    draw(*inspection.redrawn(run.model, shown.test, run.class_names), path)
+    draw(*inspection.redrawn(run.model, shown.test, run.model.class_names), path)
 
 
 def _confusion(shown, path):
-    names = shown.run.class_names
+    run, names = shown.run, shown.run.model.class_names
     if shown.test.multi:
         raise DataError("a picture may have several classes: see minicaps.evaluate")
-    answers = classify(shown.run, shown.test, EVALUATION_BATCH, quiet=False).argmax(axis=1)
+    answers = classify(run.model, shown.test, quiet=False, path=run.path).argmax(axis=1)
     counts = metrics.confusion_matrix(shown.test.labels, answers, len(names))
     plotting.confusion(counts, names, path)
 
 
 def _couplings(shown, path):
-    grid, names = shown.run.model.children_grid, shown.run.class_names
+    grid, names = shown.run.model.children_grid, shown.run.model.class_names
     view = shown.view
     parents = view.couplings[0].shape[1]
     first, second = view.ranking[:2]
@@ -220,7 +220,7 @@ def _couplings(shown, path):
 
 def _sweeps(shown, path):
     drawn = inspection.sweep(shown.run.model, shown.view.poses, shown.label, OFFSETS)
-    plotting.sweeps(path, drawn, OFFSETS, shown.run.class_names[shown.label])
+    plotting.sweeps(path, drawn, OFFSETS, shown.run.model.class_names[shown.label])
 
 
 def _kernels(shown, path):

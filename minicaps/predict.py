@@ -8,7 +8,7 @@ from pathlib import Path
 from minicaps import plotting
 from minicaps.backend import choose_device
 from minicaps.cli.command import add_device, fail, guarded, parser_for_run, start
-from minicaps.data.images import centre, file_names, fit, has_light_border, read_picture
+from minicaps.data.images import file_names, read_picture
 from minicaps.data.own.files import files_in
 from minicaps.errors import DataError
 from minicaps.models import inspection
@@ -17,7 +17,7 @@ from minicaps.runs.run import open_run
 from minicaps.storage import results_folder
 
 NAME = "minicaps.predict"
-CENTRED = ("mnist", "strokes")  # others need not have their ink in the middle
+AUTO = {"auto": "auto", "yes": True, "no": False}
 NAMED = 3  # of the classes seen
 BAR = 40  # characters of a score of 1
 ABOUT = """\
@@ -78,7 +78,7 @@ def _run(options):
     figures = [None] * len(files)
     if not options.no_figures:
         figures = _figures(options.out, run.folder / "predictions", files)
-    if options.invert == "auto" and run.background is None:
+    if options.invert == "auto" and run.model.preprocessing.background is None:
         message = f"{run.path} does not say whether it was trained on light or dark backgrounds"
         fail(NAME, f"{message}: pictures are not inverted; --invert yes inverts them")
     for file, figure in zip(files, figures, strict=True):
@@ -122,16 +122,18 @@ def _figures(out, usual, files):
 def _predict(run, file, options, figure):
     """What the network says of a file, as a dictionary for JSON; draws the figure, if any."""
     picture = read_picture(file)
-    shown, changes = _prepared(run, picture, options)
-    view = inspection.view(run.model, shown, multi=run.multi)
-    scores = {run.class_names[k]: float(view.scores[k]) for k in view.ranking}
-    seen, doubt = _seen(run, scores)
+    model, names = run.model, run.model.class_names
+    invert, centre = AUTO[options.invert], AUTO[options.centre]
+    shown, changes = model.preprocessing.apply(picture, invert=invert, centre_ink=centre)
+    view = inspection.view(model, shown)
+    scores = {names[k]: float(view.scores[k]) for k in view.ranking}
+    seen, doubt = _seen(model, scores)
     result = {
         "file": str(file),
-        "answer": run.class_names[view.answer],
+        "answer": names[view.answer],
         "seen": seen,
         "doubt": doubt,
-        "score": run.model.score,
+        "score": model.score,
         "scores": scores,
         "size": list(picture.shape[1:]),
         "channels": len(picture),
@@ -145,38 +147,16 @@ def _predict(run, file, options, figure):
     return result
 
 
-def _prepared(run, picture, options):
-    """A picture as the network is to see it, and whether it was inverted and centred."""
-    channels, *size = run.input_shape
-    border = "light" if has_light_border(picture) else "dark"
-    inverted = options.invert == "yes" or (
-        options.invert == "auto" and run.background not in (border, "mixed", None)
-    )
-    known = run.options.data.name in CENTRED and not run.multi
-    centred = options.centre == "yes" or (
-        options.centre == "auto" and known and list(picture.shape[1:]) != size
-    )
-    picture = 1 - picture if inverted else picture
-    picture = fit(picture, picture.shape[1:], channels)
-    if centred:
-        dark_ink = (border == "light") != inverted
-        shown = 1 - centre(1 - picture, size) if dark_ink else centre(picture, size)
-    else:
-        shown = fit(picture, size)
-    return shown, {"border": border, "inverted": inverted, "centred": centred}
-
-
-def _seen(run, scores):
+def _seen(model, scores):
     """The classes that are seen, and why the answer is doubtful, in words; None if it is not.
 
     Where a picture may have several classes it may have none, so neither is doubtful."""
-    what, values = run.model.score, scores
-    shares = run.options.optimization.loss == "cross-entropy" and not run.model.logits
-    if shares and not run.multi:  # P(k) = a_k / Σ_j a_j
+    what, values = model.score, scores
+    if model.shares:
         total = sum(scores.values()) or 1
         what, values = "share", {name: value / total for name, value in scores.items()}
     seen, doubt = [name for name, value in values.items() if value > SEEN], None
-    if run.multi:
+    if model.multi:
         return seen, doubt
     if not seen:
         doubt = f"none of the classes is seen (no {what} is above {SEEN})"

@@ -4,6 +4,7 @@ import statistics
 import tracemalloc
 import warnings
 from functools import partial
+from typing import Any
 
 from minicaps import routing
 from minicaps.bench.tasks import POSE, conv_task, dense_task, em_task, matrix_task, votes_task
@@ -12,7 +13,7 @@ from minicaps.routing import route_in_blocks
 
 BATCH, LAYER_BATCH = 128, 16  # where none is asked for; LAYER_BATCH against PyTorch
 BASE = {"children": 256, "parents": 16, "iterations": 3}  # its votes, 32 MiB, leave most caches
-_VECTORS = {
+_VECTORS: dict[str, Any] = {
     **{f"agreement, {kind}": partial(routing.agreement, update=kind) for kind in routing.UPDATES},
     **{name: route for name, route in routing.ROUTINGS.items() if name != "agreement"},
 }

@@ -6,7 +6,9 @@ NumPy; the trainer moves batches to its device. `python -m minicaps.data` lists,
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from minicaps.data import download, own
 from minicaps.data import strokes as drawn
@@ -23,10 +25,10 @@ NAMES = ("strokes", *download.SOURCES)
 def load(
     name: str,
     *,
-    folder=None,
+    folder: str | Path | None = None,
     limit: int | None = None,
     seed: int = 0,
-    size=None,
+    size: Sequence[int] | None = None,
     compose: int | None = None,
     layout: str = "overlap",
 ) -> Dataset:

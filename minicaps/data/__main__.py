@@ -33,7 +33,7 @@ def main(arguments=None) -> int:
     try:
         return guarded("minicaps.data", work, no_memory="try a smaller --size")
     except WrongUsage as error:
-        parser.error(str(error))
+        return parser.error(str(error))
 
 
 def _parser():

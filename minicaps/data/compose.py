@@ -107,7 +107,7 @@ class Composed:
         digest = hashlib.sha256(self.single.sha256().encode())
         digest.update(f"{self.layout} {self.shift} ".encode())
         for array in (self.members, self.offsets):
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     def cut(self, held_out) -> tuple["Composed", "Composed"]:
@@ -184,7 +184,7 @@ def box_overlap(parts, *, ink=0.1) -> float:
     overlap of two boxes is their common area by the mean of their areas.
     """
     inside = (parts > ink).any(axis=2)
-    common, areas = 1, 1
+    common = areas = np.array(1)
     for axis in (2, 3):  # along the height, along the width
         seen = inside.any(axis=5 - axis)
         first, last = seen.argmax(axis=-1), seen.shape[-1] - seen[..., ::-1].argmax(axis=-1)

@@ -6,7 +6,7 @@ from numbers import Integral
 
 import numpy as np
 
-from minicaps.backend import array_module, to_host
+from minicaps.backend import Array, Device, array_module, to_host
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,23 +69,23 @@ class Split:
         """Memory that pixels and labels take."""
         return self.images.nbytes + self.labels.nbytes
 
-    def on(self, device) -> "Split":
+    def on(self, device: Device) -> "Split":
         """With its pixels on a device, and its labels, unless they are of several classes: from
         these follows on the host what a decoder draws."""
         labels = self.labels if self.multi else device.put(self.labels)
         return replace(self, images=device.put(self.images), labels=labels)
 
-    def pick(self, which):
+    def pick(self, which: np.ndarray) -> tuple[Array, Array]:
         """Pictures and labels that an index array of the host names, on the device where they
         are."""
         there = array_module(self.images).asarray(which)
         return self.images[there], self.labels[which if self.multi else there]
 
-    def at(self, epoch) -> "Split":
+    def at(self, epoch: int) -> "Split":
         """The same in each epoch; composed pictures are not."""
         return self
 
-    def cut(self, held_out) -> tuple["Split", "Split"]:
+    def cut(self, held_out: np.ndarray) -> tuple["Split", "Split"]:
         """Cut by a mask (n,): the samples outside, and those inside."""
         return self.take(~held_out), self.take(held_out)
 
@@ -94,10 +94,10 @@ class Split:
         digest = hashlib.sha256()
         for array in (self.images, self.labels):
             digest.update(f"{array.dtype.str} {array.shape} ".encode())
-            digest.update(np.ascontiguousarray(to_host(array)))
+            digest.update(np.ascontiguousarray(to_host(array)).data)
         return digest.hexdigest()
 
-    def take(self, which) -> "Split":
+    def take(self, which: np.ndarray | slice) -> "Split":
         """The samples that an index array or a slice names, in its order."""
         poses = None if self.poses is None else self.poses[which]
         names = None if self.names is None else self.names[which]

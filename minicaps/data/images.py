@@ -37,12 +37,13 @@ class Target:
 
     def numbers(self, names, where) -> list[int]:
         """The network's numbers of the classes called `names`; `DataError` for unknown ones."""
-        if unknown := [name for name in names if name not in self.classes]:
+        known = self.classes or ()
+        if unknown := [name for name in names if name not in known]:
             raise DataError(
                 f"{where} has the classes {', '.join(map(repr, unknown))}, but the network knows"
-                f" {', '.join(self.classes)}: rename them, or leave them out"
+                f" {', '.join(known)}: rename them, or leave them out"
             )
-        return [self.classes.index(name) for name in names]
+        return [known.index(name) for name in names]
 
 
 def read_picture(path) -> np.ndarray:
@@ -95,7 +96,7 @@ def fit(picture, size, channels=None) -> np.ndarray:
     for plane, channel in zip(fitted, picture, strict=True):
         # Bilinear, and averaging where it shrinks: no value leaves the range, but by rounding
         resized = Image.fromarray(channel).resize((columns, rows), Image.Resampling.BILINEAR)
-        plane[top : top + rows, left : left + columns] = np.clip(resized, 0, 1)
+        plane[top : top + rows, left : left + columns] = np.clip(np.asarray(resized), 0, 1)
     return fitted
 
 

@@ -18,11 +18,12 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
 
     class_names = class_names[:ROWS]
     classes = range(len(class_names))
-    posed = () if split.poses is None else classes[::2]
+    poses = () if split.poses is None else split.poses
+    posed = classes[::2] if len(poses) else ()
     below = 2.4 if posed else 0.2  # inches
     above = 0.62 * len(classes)
     figure = Figure(figsize=(11, above + below), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=(above, below))
+    upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=(above, below))[:, 0]
 
     samples = [np.flatnonzero(of_class(split.labels, label))[:COLUMNS] for label in classes]
     axes = upper.subplots()
@@ -36,7 +37,7 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
         axes = lower.add_subplot(1, len(posed), column + 1)
         first = samples[label][:1]
         _show(axes, _strip(split.images[first], 1))
-        pose = zip(pose_names, split.poses[first[0]], strict=True)
+        pose = zip(pose_names, poses[first[0]], strict=True)
         lines = [f"{name} {value:z.2f}" for name, value in pose]
         axes.set_title("\n".join(lines), fontsize=7, loc="left")
     figure.savefig(path, dpi=110)

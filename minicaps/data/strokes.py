@@ -37,7 +37,7 @@ WOBBLE = 0.08  # standard deviation of a skeleton point's displacement in x and 
 # written twice in a row is a corner. Equal points are one point, also in two places: they wobble
 # together, and what is joined stays joined.
 # fmt: off
-SKELETONS = {
+SKELETONS: dict[int, list] = {
     0: [[(0, -1), (0.5, -0.55), (0.58, 0), (0.5, 0.55), (0, 1), (-0.5, 0.55), (-0.58, 0),
          (-0.5, -0.55), (0, -1)]],
     1: [[(-0.32, -0.5), (0.05, -1), (0.05, -1), (0.05, 1)]],

@@ -1,1 +1,5 @@
-"""`python -m minicaps.evaluate`: measure a trained network on a data set."""
+"""`python -m minicaps.evaluate`: measure a trained network on a data set, or on arrays."""
+
+from minicaps.evaluate.in_memory import evaluate
+
+__all__ = ["evaluate"]

@@ -13,7 +13,8 @@ from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser
 from minicaps.data.arguments import data_source
 from minicaps.evaluate import select
 from minicaps.evaluate.report import Evaluation, report, report_classes
-from minicaps.runs.inference import EVALUATION_BATCH, classify
+from minicaps.models.base import EVALUATION_BATCH
+from minicaps.runs.inference import classify
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder, write_csv, write_json
 
@@ -55,8 +56,9 @@ def _run(parser, options, command):
         parser.error(str(error))
     if not options.quiet:
         _introduce(run, chosen)
-    activations = classify(run, chosen.split, options.batch_size, options.quiet)
-    found = Evaluation(run, chosen.split, activations)
+    model, size, quiet = run.model, options.batch_size, options.quiet
+    activations = classify(model, chosen.split, size, quiet=quiet, path=run.path)
+    found = Evaluation(model, chosen.split, activations)
     result = found.measure()
     origin = {
         "checkpoint": str(run.path),

@@ -7,6 +7,7 @@ have any number of them, those that are seen. Both are sets of classes, so most 
 import numpy as np
 
 from minicaps import plotting
+from minicaps.backend import array_module
 from minicaps.evaluate import metrics
 from minicaps.graph import no_grad
 from minicaps.models import inspection
@@ -24,18 +25,18 @@ COLUMNS += (("F1", "f1", 9, ".2%"),)
 
 
 class Evaluation:
-    """What `run` answered for the pictures of `split`, by activations (n, J) on the host.
+    """What a network predicted for the images of `split`, by activations (n, J) on the host.
 
     multi: whether a picture may have any number of classes. labels, answers (n, J): which classes
     each has, and which it is taken for, as booleans.
     """
 
-    def __init__(self, run, split, activations):
-        self.run, self.split, self.activations = run, split, activations
-        self.multi = run.multi or split.multi
+    def __init__(self, model, split, activations):
+        self.model, self.split, self.activations = model, split, activations
+        self.multi = model.multi or split.multi
         self.labels = one_hot(split.labels, activations) > 0
         self.targets = self.labels if self.multi else split.labels
-        self.answers = answers_of(run.model, activations, self.targets)
+        self.answers = answers_of(model, activations, self.targets)
 
     def measure(self) -> dict:
         """Counts, rates, loss, a row for each class; counts are integers.
@@ -43,10 +44,10 @@ class Evaluation:
         right: pictures whose answer is exactly the classes that they have.
         """
         n, right = len(self.split), int((self.answers == self.labels).all(axis=1).sum())
-        name, model = self.run.options.optimization.loss, self.run.model
+        name, model = self.model.loss, self.model
         loss = classification_loss(name, model, Tensor(self.activations), self.targets)
         table = metrics.table(
-            self.run.class_names,
+            self.model.class_names,
             pictures=self.labels.sum(axis=0),
             answered=self.answers.sum(axis=0),
             right=(self.answers & self.labels).sum(axis=0),
@@ -60,7 +61,7 @@ class Evaluation:
             **(self._largest() if self.multi else {"error": (n - right) / n}),
             "loss": float(loss.data),
             "loss_name": name,
-            "score": self.run.score,
+            "score": model.raw_score,
             "classes": table,
             **(self._by_number() if self.multi else self._confusion(table)),
         }
@@ -76,7 +77,7 @@ class Evaluation:
             plotting.members(*worst_of_several(self), folder / "worst.png", title=title)
             return
         confusion = np.array(result["confusion"])
-        plotting.confusion(confusion, self.run.class_names, folder / "confusion.png")
+        plotting.confusion(confusion, self.model.class_names, folder / "confusion.png")
         plotting.worst(*worst_of_one(self), folder / "worst.png")
 
     def _confusion(self, table):
@@ -111,7 +112,7 @@ class Evaluation:
 
 
 def _tables_of_one(found, result):
-    names, labels, split = found.run.class_names, found.split.labels, found.split
+    names, labels, split = found.model.class_names, found.split.labels, found.split
     answers, rows = found.activations.argmax(axis=1), np.arange(len(split))
     confusion = [[name, *row] for name, row in zip(names, result["confusion"], strict=True)]
     highest, own = found.activations[rows, answers], found.activations[rows, labels]
@@ -127,7 +128,7 @@ def _tables_of_one(found, result):
 
 
 def _tables_of_several(found, result):
-    names, classes = found.run.class_names, result["classes"]
+    names, classes = found.model.class_names, result["classes"]
 
     def text(row):
         return " + ".join(names[k] for k in np.flatnonzero(row))
@@ -149,10 +150,10 @@ def _tables_of_several(found, result):
 def worst_of_one(found):
     """What `plotting.worst` takes, but the file: the pictures that were classified worst, and where
     there is a decoder, what it draws from the capsules of the rival and of their class."""
-    model, which = found.run.model, metrics.worst(found.activations, found.split.labels, WORST)
+    model, which = found.model, metrics.worst(found.activations, found.split.labels, WORST)
     some, scored = found.split.take(which), found.activations[which]
     rival, _ = metrics.rivals(scored, some.labels)
-    names = [plotting.short(name, 14) for name in found.run.class_names]
+    names = [plotting.short(name, 14) for name in found.model.class_names]
     captions = [
         (f"{names[k]}: {row[k]:.2f}", f"{names[j]}: {row[j]:.2f}")
         for k, j, row in zip(some.labels, rival, scored, strict=True)
@@ -161,7 +162,8 @@ def worst_of_one(found):
     if inspection.has_decoder(model):
         with no_grad():
             poses = model(tensor_for(model, some.images)).poses
-            keep = [found.run.device.put(capsules) for capsules in (rival, some.labels)]
+            put = array_module(poses.data).asarray
+            keep = [put(capsules) for capsules in (rival, some.labels)]
             drawn = [model.reconstruct(poses, capsules).numpy() for capsules in keep]
     return some.images, drawn, captions, scored.argmax(axis=1) != some.labels
 
@@ -170,13 +172,13 @@ def worst_of_several(found, most=WORST):
     """What `plotting.members` takes, but the file: up to `most` pictures, those first of which a
     class is furthest on the wrong side of being seen; then those that are right, the closest
     first."""
-    model, limit = found.run.model, 0 if found.run.model.logits else SEEN
+    model, limit = found.model, 0 if found.model.logits else SEEN
     activations = found.activations
     beyond = np.where(found.labels, limit - activations, activations - limit).max(axis=1)
     which = np.argsort(-beyond, kind="stable")[:most]
     images, labels = found.split.images[which], found.labels[which]
     drawn = redraw(model, images, labels)[1] if inspection.has_decoder(model) else None
-    return images, drawn, labels, found.answers[which], found.run.class_names
+    return images, drawn, labels, found.answers[which], found.model.class_names
 
 
 # ---- what is printed

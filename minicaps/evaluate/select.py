@@ -59,6 +59,11 @@ def _same(source, trained_on):
 def _of_run(run, part, folder):
     source = run.options.data.name
     theirs = source not in data.NAMES  # the user's own pictures
+    if source == own.from_memory.NAME:
+        raise DataError(
+            f"{run.folder} was trained on arrays in memory, which it does not keep: name data by"
+            " --data, or use minicaps.evaluate.evaluate(model, images, labels)"
+        )
     if theirs and not os.path.exists(source):
         raise DataError(
             f"{source} is gone, on which this run was trained: put it back, or say by --data where"
@@ -74,11 +79,11 @@ def _of_run(run, part, folder):
     except (ValueError, TypeError) as error:  # other pictures by now, or options edited by hand
         raise DataError(f"{source} cannot be split as for {run.path}: {error}") from error
     split = _not_empty(split, run)
-    if whole.class_names != run.class_names or split.images.shape[1:] != run.input_shape:
+    if whole.class_names != run.model.class_names or split.images.shape[1:] != run.input_shape:
         raise DataError(
             f"{source} has the classes {', '.join(whole.class_names)} in pictures of shape"
             f" {split.images.shape[1:]}, but {run.path} was trained on"
-            f" {', '.join(run.class_names)} in {run.input_shape}: it is not the same data"
+            f" {', '.join(run.model.class_names)} in {run.input_shape}: it is not the same data"
         )
     if composed and theirs and (names := _split_names(run)) is not None:
         if names[part] != split.names.tolist():
@@ -169,7 +174,7 @@ def _by_names(run, source, part, names, parts, notes):
 
 def _target(run, invert=False):
     channels, *size = run.input_shape
-    return Target(tuple(size), channels, invert, run.class_names)
+    return Target(tuple(size), channels, invert, run.model.class_names)
 
 
 def _of_other(run, source, part, folder, invert):

@@ -21,9 +21,10 @@ from minicaps.data import Split
 from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
+from minicaps.models.base import EVALUATION_BATCH
 from minicaps.models.losses import classification_loss, usual_loss
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
-from minicaps.runs.inference import EVALUATION_BATCH, batches_for
+from minicaps.runs.inference import batches_for
 from minicaps.tensor import Tensor
 
 TITLE = "fast-gradient-sign pictures at five strengths"

@@ -11,9 +11,10 @@ from minicaps.backend import Device
 from minicaps.cli.signals import StopRequest
 from minicaps.data.images import write_picture
 from minicaps.errors import CheckpointError
+from minicaps.models.base import EVALUATION_BATCH
 from minicaps.plotting import canvas
 from minicaps.runs import checkpoint
-from minicaps.runs.inference import EVALUATION_BATCH, outputs
+from minicaps.runs.inference import outputs
 from minicaps.runs.run import open_run
 from minicaps.storage import replacing, results_folder, write_json
 from minicaps.train.options import complete

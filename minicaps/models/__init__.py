@@ -1,7 +1,10 @@
 """The networks, by name and preset."""
 
 import inspect
+from typing import Any
 
+from minicaps.data.preprocessing import Preprocessing
+from minicaps.models.base import Network, Prediction
 from minicaps.models.capsnet import CAPSNET_PRESETS, CapsNet
 from minicaps.models.cnn import BaselineCNN, CapsuleCNN, PoolingCNN
 from minicaps.models.dense import DenseCNN
@@ -16,12 +19,14 @@ __all__ = [
     "CapsuleCNN",
     "DenseCNN",
     "MatrixCapsNet",
+    "Network",
     "PoolingCNN",
+    "Prediction",
     "build",
     "options_of",
 ]
 
-MODELS = {
+MODELS: dict[str, Any] = {
     "capsnet": CapsNet,
     "capsule-cnn": CapsuleCNN,
     "pooling-cnn": PoolingCNN,
@@ -31,7 +36,7 @@ MODELS = {
 }
 
 
-def options_of(name):
+def options_of(name: str) -> dict[str, Any]:
     """The options of the network `name`, with their defaults; None is that of a layer inside."""
     parameters = inspect.signature(MODELS[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -39,14 +44,12 @@ def options_of(name):
     return own | (MODELS[name].routing_options if hands_on else {})
 
 
-def build(name, input_shape, classes, **options):
+def build(name: str, input_shape: tuple[int, ...], classes: int, **options: Any) -> Network:
     """Make the network `name` for images of `input_shape` (C, H, W) and a number of classes.
 
     The names are the keys of `MODELS`, the options those of the network's class; `config` of the
-    result has all that is needed to build it again. Every class says whether its activations are
-    `logits`, what they are called (`score`), and in `children_grid`, or None, where the children of
-    the class capsules lie (`minicaps.models.sizes.ChildrenGrid`). Raises ValueError for what does
-    not exist or does not fit.
+    result has all that is needed to build it again. Classes are called "0", "1", … until training
+    or a checkpoint names them. Raises ValueError for what does not exist or does not fit.
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r}: choose {', '.join(MODELS)}")
@@ -60,4 +63,6 @@ def build(name, input_shape, classes, **options):
     model = MODELS[name](tuple(input_shape), classes, **options)
     shape = list(input_shape)
     model.config = {"name": name, "input_shape": shape, "classes": classes, "options": options}
+    model.class_names = tuple(map(str, range(classes)))
+    model.preprocessing = Preprocessing(shape=tuple(input_shape))
     return model

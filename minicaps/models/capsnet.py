@@ -1,10 +1,16 @@
 """The network of Sabour, Frosst and Hinton 2017."""
 
+from typing import Any
+
 import numpy as np
 
 from minicaps import ops
+from minicaps.backend import Array
+from minicaps.models.base import Network
 from minicaps.models.sizes import ROUTING_OPTIONS, check_images, children_grid, sizes_of
-from minicaps.nn import Conv2d, Decoder, DenseCaps, Module, PrimaryCaps
+from minicaps.nn import Conv2d, Decoder, DenseCaps, PrimaryCaps
+from minicaps.routing import Routed
+from minicaps.tensor import Tensor
 
 # Convolutions (channels, kernel, stride), primary capsules (types, size, kernel, stride),
 # size of a class capsule, hidden widths of the decoder.
@@ -24,7 +30,7 @@ CAPSNET_PRESETS = {
 }
 
 
-class CapsNet(Module):
+class CapsNet(Network):
     """Convolutions, primary capsules, one capsule for each class, and a decoder.
 
     Images (B, C, H, W) of `input_shape` (C, H, W) give Routed: the lengths of the class capsules
@@ -34,19 +40,19 @@ class CapsNet(Module):
     `minicaps.nn.Routing`; None is the routing's default.
     """
 
-    logits, score, routing_options = False, "length", ROUTING_OPTIONS
+    score, routing_options = "length", ROUTING_OPTIONS
 
     def __init__(
         self,
-        input_shape,
-        classes,
+        input_shape: tuple[int, ...],
+        classes: int,
         *,
-        preset="paper",
-        decoder=True,
-        squash="paper",
-        primary_squash=None,
-        seed=0,
-        **routing,
+        preset: str = "paper",
+        decoder: bool = True,
+        squash: str = "paper",
+        primary_squash: str | None = None,
+        seed: int = 0,
+        **routing: Any,
     ):
         sizes, self.input_shape = sizes_of(CAPSNET_PRESETS, preset), tuple(input_shape)
         rng = np.random.default_rng(seed)
@@ -74,10 +80,10 @@ class CapsNet(Module):
             poses = (classes, sizes["capsule_size"])
             self.decoder = Decoder(poses, input_shape, rng, hidden=sizes["hidden"])
 
-    def forward(self, images):
+    def forward(self, images: Tensor) -> Routed:
         return self.classes(self.primary_capsules(images))
 
-    def primary_capsules(self, images):
+    def primary_capsules(self, images: Tensor) -> Tensor:
         """The children (B, I, N) of the class capsules."""
         check_images(images, self.input_shape)
         x = images
@@ -85,7 +91,7 @@ class CapsNet(Module):
             x = ops.relu(convolution(x))
         return self.primary(x)
 
-    def reconstruct(self, poses, keep):
+    def reconstruct(self, poses: Tensor, keep: Array) -> Tensor:
         """Draw pictures from class capsules (B, J, D), all masked to zero but `keep` (B,).
 
         Raises ValueError if the network was built with decoder=False.

@@ -1,14 +1,17 @@
 """Convolutional networks: with capsules in the place of pooling, with pooling, and the baseline."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from minicaps import ops
+from minicaps.models.base import Network
 from minicaps.models.sizes import ROUTING_OPTIONS, check_images, children_grid, grid
 from minicaps.nn import BatchNorm2d, Conv2d, Dropout, Linear, Module, SharedCaps
 from minicaps.nn.capsules import group_channels
 from minicaps.routing import Routed
+from minicaps.tensor import Tensor
 
 
 class Convolution(Module):
@@ -45,7 +48,7 @@ class Features(Module):
         return x
 
 
-class CapsuleCNN(Module):
+class CapsuleCNN(Network):
     """Convolutions, then one capsule for each class, which collects all positions.
 
     The channels at a position are a child, and a parent has one matrix for all of them, so images
@@ -54,9 +57,18 @@ class CapsuleCNN(Module):
     routing and its options: see `minicaps.nn.Routing`; the update is "spherical" by default.
     """
 
-    logits, score, routing_options = False, "length", ROUTING_OPTIONS
+    score, routing_options = "length", ROUTING_OPTIONS
 
-    def __init__(self, input_shape, classes, *, squash="half", batch_norm=False, seed=0, **routing):
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        classes: int,
+        *,
+        squash: str = "half",
+        batch_norm: bool = False,
+        seed: int = 0,
+        **routing: Any,
+    ):
         rng = np.random.default_rng(seed)
         self.children_grid = children_grid(input_shape[1:], Features.LAYERS, types=1)
         p, q = self.children_grid[:2]
@@ -75,44 +87,50 @@ class CapsuleCNN(Module):
             **asked,
         )
 
-    def forward(self, images):
+    def forward(self, images: Tensor) -> Routed:
         return self.classes(group_channels(self.features(images), Features.WIDTH))
 
 
-class PoolingCNN(Module):
+class PoolingCNN(Network):
     """The same convolutions, then the mean over all positions and two linear layers.
 
     The counterpart of `CapsuleCNN`, for the same images. `activations` (B, classes) are
     probabilities of each class on its own (sigmoids); there are no poses and no couplings.
     """
 
-    logits, score = False, "probability"
-    children_grid = None
-
-    def __init__(self, input_shape, classes, *, batch_norm=False, seed=0):
+    def __init__(
+        self, input_shape: tuple[int, ...], classes: int, *, batch_norm: bool = False, seed: int = 0
+    ):
         rng = np.random.default_rng(seed)
         grid(input_shape[1:], Features.LAYERS)
         self.features = Features(input_shape[0], rng, batch_norm)
         self.hidden = Linear(Features.WIDTH, 128, rng)
         self.classes = Linear(128, classes, rng, init="glorot")
 
-    def forward(self, images):
+    def forward(self, images: Tensor) -> Routed:
         x = ops.global_avg_pool(self.features(images))
         x = ops.relu(self.hidden(x))
-        return Routed(None, ops.sigmoid(self.classes(x)), None)
+        return without_capsules(ops.sigmoid(self.classes(x)))
 
 
-class BaselineCNN(Module):
+class BaselineCNN(Network):
     """The baseline of Sabour et al. 2017: three convolutions 5×5, three linear layers, dropout.
 
     `activations` (B, classes) are logits, to be trained with the cross-entropy.
     dropout: the share of the last hidden layer that is dropped in training.
     """
 
-    logits, score = True, "probability"
-    children_grid = None
+    logits = True
 
-    def __init__(self, input_shape, classes, *, dropout=0.5, batch_norm=False, seed=0):
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        classes: int,
+        *,
+        dropout: float = 0.5,
+        batch_norm: bool = False,
+        seed: int = 0,
+    ):
         rng, self.input_shape = np.random.default_rng(seed), tuple(input_shape)
         channels, *image = input_shape
         widths = (channels, 256, 256, 128)
@@ -124,7 +142,7 @@ class BaselineCNN(Module):
         self.dropout = Dropout(dropout)
         self.classes = Linear(192, classes, rng, init="glorot")
 
-    def forward(self, images):
+    def forward(self, images: Tensor) -> Routed:
         check_images(images, self.input_shape)
         x = images
         for convolution in self.convolutions:
@@ -132,10 +150,15 @@ class BaselineCNN(Module):
         x = flattened(x)
         for layer in self.hidden:
             x = ops.relu(layer(x))
-        return Routed(None, self.classes(self.dropout(x)), None)
+        return without_capsules(self.classes(self.dropout(x)))
 
 
 def flattened(maps):
     """Maps (B, C, P, Q) as (B, P·Q·C): as a convolution leaves them in memory, channels last, so
     that nothing is copied."""
     return maps.transpose(0, 2, 3, 1).reshape(len(maps), math.prod(maps.shape[1:]))
+
+
+def without_capsules(activations: Tensor) -> Routed:
+    """What a network without capsules returns: no poses, no couplings."""
+    return Routed(None, activations, None)  # type: ignore[arg-type]

@@ -5,14 +5,16 @@ import math
 import numpy as np
 
 from minicaps import ops
+from minicaps.models.base import Network
 from minicaps.models.capsnet import CAPSNET_PRESETS
-from minicaps.models.cnn import flattened
+from minicaps.models.cnn import flattened, without_capsules
 from minicaps.models.sizes import check_images, grid, sizes_of
-from minicaps.nn import Conv2d, Linear, Module
+from minicaps.nn import Conv2d, Linear
 from minicaps.routing import Routed
+from minicaps.tensor import Tensor
 
 
-class DenseCNN(Module):
+class DenseCNN(Network):
     """The convolutions of `CapsNet`, then a linear layer in the place of votes and routing.
 
     The hidden layer has as many values as all class capsules together, and its matrix as many
@@ -22,10 +24,11 @@ class DenseCNN(Module):
     with the cross-entropy. Like a CapsNet, it has no dropout.
     """
 
-    logits, score = True, "probability"
-    children_grid = None
+    logits = True
 
-    def __init__(self, input_shape, classes, *, preset="paper", seed=0):
+    def __init__(
+        self, input_shape: tuple[int, ...], classes: int, *, preset: str = "paper", seed: int = 0
+    ):
         sizes, self.input_shape = sizes_of(CAPSNET_PRESETS, preset), tuple(input_shape)
         rng = np.random.default_rng(seed)
         channels, *image = input_shape
@@ -40,10 +43,10 @@ class DenseCNN(Module):
         self.hidden = Linear(math.prod(image) * channels, hidden, rng)
         self.classes = Linear(hidden, classes, rng, init="glorot")
 
-    def forward(self, images):
+    def forward(self, images: Tensor) -> Routed:
         check_images(images, self.input_shape)
         x = images
         for convolution in self.convolutions:
             x = ops.relu(convolution(x))
         x = ops.relu(self.hidden(flattened(x)))
-        return Routed(None, self.classes(x), None)
+        return without_capsules(self.classes(x))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minicaps import ops
 from minicaps.backend import array_module, to_host
 from minicaps.errors import CheckpointError
 from minicaps.graph import no_grad
@@ -43,10 +42,8 @@ class View:
         return int(self.ranking[0])
 
 
-def view(model, picture, *, multi=False) -> View:
+def view(model, picture) -> View:
     """Show a model in evaluation a picture (C, H, W), and write down what it does.
-
-    multi: the picture may have any number of classes, so logits are of each class alone.
 
     Raises CheckpointError if a score is infinite or NaN.
     """
@@ -55,7 +52,7 @@ def view(model, picture, *, multi=False) -> View:
             routed = model(tensor_for(model, picture[None]))
         scores = routed.activations
         if model.logits:
-            scores = ops.sigmoid(scores) if multi else ops.softmax(scores)
+            scores = model.probabilities(scores)
     if not np.isfinite(to_host(scores.data)).all():
         raise CheckpointError(
             "a score of the network is infinite or NaN: its parameters are too large, as after a"

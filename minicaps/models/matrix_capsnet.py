@@ -1,11 +1,16 @@
 """Matrix capsules with EM routing."""
 
+from typing import Any
+
 import numpy as np
 
 from minicaps import ops
+from minicaps.models.base import Network
 from minicaps.models.sizes import children_grid, grid, sizes_of
-from minicaps.nn import BatchNorm2d, Conv2d, Module
+from minicaps.nn import BatchNorm2d, Conv2d
 from minicaps.nn.matrix import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCaps
+from minicaps.routing import Routed
+from minicaps.tensor import Tensor
 
 # Channels of the convolution; types of primary, first and second convolutional capsules.
 MATRIX_PRESETS = {"paper": (32, 32, 32, 32), "small": (64, 8, 16, 16)}
@@ -13,7 +18,7 @@ MATRIX_PRESETS = {"paper": (32, 32, 32, 32), "small": (64, 8, 16, 16)}
 LAYERS = ((1, 2), (3, 2), (3, 1))
 
 
-class MatrixCapsNet(Module):
+class MatrixCapsNet(Network):
     """A convolution, then primary, twice convolutional, and class capsules with 4×4 poses.
 
     Hinton, Sabour and Frosst 2018. Images (B, C, H, W) from 13×13, of any size after training
@@ -21,25 +26,25 @@ class MatrixCapsNet(Module):
     iterations, gradient, inverse_temperature, step: see `minicaps.routing.em`.
     """
 
-    logits, score = False, "activation"
+    score = "activation"
 
     def __init__(
         self,
-        input_shape,
-        classes,
+        input_shape: tuple[int, ...],
+        classes: int,
         *,
-        preset="paper",
-        iterations=3,
-        gradient="unrolled",
-        inverse_temperature=None,
-        step="complete",
-        batch_norm=False,
-        seed=0,
+        preset: str = "paper",
+        iterations: int = 3,
+        gradient: str = "unrolled",
+        inverse_temperature: float | None = None,
+        step: str = "complete",
+        batch_norm: bool = False,
+        seed: int = 0,
     ):
         a, b, c, d = sizes_of(MATRIX_PRESETS, preset)
         self.children_grid = children_grid(input_shape[1:], LAYERS, types=d)
         rng = np.random.default_rng(seed)
-        options = {
+        options: dict[str, Any] = {
             "iterations": iterations,
             "gradient": gradient,
             "inverse_temperature": inverse_temperature,
@@ -55,7 +60,7 @@ class MatrixCapsNet(Module):
         ]
         self.classes = MatrixClassCaps(d, classes, rng, **options)
 
-    def forward(self, images):
+    def forward(self, images: Tensor) -> Routed:
         grid(images.shape[2:], LAYERS)  # refuses images that are too small
         x = self.convolution(images)
         grid_of_capsules = self.primary(ops.relu(self.norm(x) if self.norm else x))

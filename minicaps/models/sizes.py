@@ -56,7 +56,8 @@ def children_grid(image, layers, types) -> ChildrenGrid:
     for kernel, stride in layers:
         first += step * (kernel - 1) / 2
         step *= stride
-    return ChildrenGrid(*grid(image, layers), types, first, step)
+    rows, columns = grid(image, layers)
+    return ChildrenGrid(rows, columns, types, first, step)
 
 
 def check_images(images, input_shape):

@@ -1,1 +1,6 @@
 """Run folders and checkpoints: write them, load a run, its model and its data, and measure it."""
+
+from minicaps.runs.building import load_model
+from minicaps.runs.run import Run, open_run
+
+__all__ = ["Run", "load_model", "open_run"]

@@ -1,13 +1,18 @@
 """Models from what names them: the options of a training, or a checkpoint, which restores one."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 
 from minicaps import models
-from minicaps.backend import choose_device
+from minicaps.backend import Device, choose_device
 from minicaps.errors import CheckpointError
+from minicaps.models import Network
+from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.runs import checkpoint
+
+CENTRED = ("mnist", "strokes")  # data whose ink is centered
 
 
 def build_model(options, data):
@@ -16,7 +21,10 @@ def build_model(options, data):
     available = asdict(own) | {"decoder": bool(own.reconstruction), "seed": options.run.seed}
     wanted = models.options_of(own.name)
     chosen = {name: available[name] for name in wanted if available.get(name) is not None}
-    return models.build(own.name, data.train.shape, len(data.class_names), **chosen)
+    model = models.build(own.name, data.train.shape, len(data.class_names), **chosen)
+    model.class_names, model.multi = tuple(data.class_names), data.multi
+    model.loss = options.optimization.loss
+    return model
 
 
 def tell_apart(saved, here):
@@ -37,17 +45,20 @@ def _flat(config, options):
     return named | {"precision": options.get("precision")} | config["options"]
 
 
-def load_model(path, device="cpu"):
-    """Build the model of a checkpoint, in evaluation mode, with its parameters.
+def load_model(path: str | Path, device: Device | str = "cpu") -> Network:
+    """Load the network of a run folder (its best epoch) or of one checkpoint, in evaluation mode.
 
-    device: a `minicaps.backend.Device`, or the name of one. Raises CheckpointError for a file that
-    is no checkpoint of a model this minicaps can build.
+    device: a `minicaps.backend.Device`, or the name of one. The network knows its class names,
+    loss and preprocessing; `predict` uses them. Raises CheckpointError if there is no checkpoint
+    that this minicaps can read.
     """
     device = choose_device(device) if isinstance(device, str) else device
-    return build_saved(path, *checkpoint.load(path, needs=["model"]), device).eval()
+    path = checkpoint.best_of(path)
+    arrays, meta = checkpoint.load(path, needs=["model"])
+    return build_saved(path, arrays, meta, device).eval()
 
 
-def build_saved(path, arrays, meta, device):
+def build_saved(path, arrays, meta, device) -> Network:
     """The model of `load_model` from what `checkpoint.load` gave for `path`."""
     config, state = meta["model"], checkpoint.unpack(arrays, "model")
     try:
@@ -62,4 +73,24 @@ def build_saved(path, arrays, meta, device):
             f"{path} has parameters that are infinite or NaN: it is damaged, as no training saves"
             " such; take another checkpoint of the run"
         )
+    with checkpoint.fitting(path):
+        _describe(model, meta.get("preprocessing"), meta.get("options", {}))
     return model.to(device)
+
+
+def _describe(model, images, options):
+    """Tell a model what its checkpoint knows of its classes, its images and its training."""
+    model.loss = options.get("loss") or usual_loss(model.config["name"])
+    if model.loss not in LOSSES:
+        raise ValueError(f"unknown loss {model.loss!r}")
+    if images is None:  # not saved by a training
+        return
+    names = tuple(map(str, images["class_names"]))
+    if len(names) != model.config["classes"]:
+        raise ValueError(f"{len(names)} names for {model.config['classes']} classes")
+    model.class_names, model.multi = names, bool(images.get("multi"))
+    model.preprocessing = replace(
+        model.preprocessing,
+        background=images.get("background"),  # older checkpoints have none
+        centred=options.get("data") in CENTRED and not model.multi,
+    )

@@ -24,6 +24,23 @@ def save(path, arrays, meta):
         np.savez(file, **{_META: np.frombuffer(text, np.uint8)}, **arrays)
 
 
+def best_of(path) -> Path:
+    """The checkpoint of a run folder's best epoch; a path that is no folder is the checkpoint.
+
+    Raises CheckpointError for a folder without `best.npz`.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path /= "best.npz"
+        if not path.exists():
+            inside = sorted(run.parent for run in path.parent.glob("*/best.npz"))
+            why = "no run, or its first epoch did not end"
+            if inside:
+                why = f"it holds runs; name one of them, such as {inside[0]}"
+            raise CheckpointError(f"{path.parent} has no best.npz: {why}")
+    return path
+
+
 def load(path, needs=()):
     """Return (arrays, meta) as given to `save`; CheckpointError when the file cannot be trusted.
 

@@ -31,7 +31,7 @@ class DataOptions:
             seed=seed,
             size=self.size,
             compose=self.compose,
-            layout=self.layout,
+            layout=self.layout or "overlap",
         )
 
     def split(self, dataset, seed):

@@ -7,11 +7,10 @@ from minicaps.backend import array_module, to_host
 from minicaps.data.batches import batches
 from minicaps.errors import CheckpointError, Interrupted
 from minicaps.graph import no_grad
+from minicaps.models.base import EVALUATION_BATCH
 from minicaps.models.inputs import tensor_for
 from minicaps.models.losses import classification_loss
 from minicaps.models.multilabel import answers_of, right_answers
-
-EVALUATION_BATCH = 250  # pictures at once, where nothing is learned
 
 
 def batches_for(model, split, size, *, stop=False):
@@ -39,10 +38,10 @@ def outputs(model, function, split, size, *, stop=False) -> np.ndarray:
     return np.concatenate(found)
 
 
-def classify(run, split, size, quiet=True) -> np.ndarray:
+def classify(model, split, size=EVALUATION_BATCH, *, quiet=True, path="the model"):
     """The activations of all classes for all pictures of `split`: (n, J), on the host.
 
-    Raises CheckpointError if one is infinite or NaN.
+    path: of the model's checkpoint. Raises CheckpointError if an activation is infinite or NaN.
     """
     bar = tqdm(
         total=len(split),
@@ -54,17 +53,17 @@ def classify(run, split, size, quiet=True) -> np.ndarray:
     )
 
     def activations_of(images):
-        activations = run.model(images).activations
+        activations = model(images).activations
         bar.update(len(activations.data))
         return activations
 
     with bar:
-        activations = outputs(run.model, activations_of, split, size)
+        activations = outputs(model, activations_of, split, size)
     if not np.isfinite(activations).all():
         count = (~np.isfinite(activations).all(axis=1)).sum()
         raise CheckpointError(
             f"the scores of {count:,} of {len(split):,} pictures are infinite or NaN: training"
-            f" diverged, or {run.path} is damaged; evaluate an earlier checkpoint"
+            f" diverged, or {path} is damaged; evaluate an earlier checkpoint"
         )
     return activations
 

@@ -1,1 +1,5 @@
-"""`python -m minicaps.train`: train a network and write a run folder."""
+"""`python -m minicaps.train`: train a network and write a run folder; `fit` does so in memory."""
+
+from minicaps.train.fitting import fit
+
+__all__ = ["fit"]

@@ -13,6 +13,7 @@ from minicaps import data, models, optim
 from minicaps.cli.command import number
 from minicaps.data.arguments import data_source, parse_size
 from minicaps.data.compose import LAYOUTS
+from minicaps.data.own import from_memory
 from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.ops.capsule import SQUASHES
@@ -86,6 +87,11 @@ def resumed(path, saved, given) -> Options:
     CheckpointError for saved values that no command line could have given.
     """
     folder = str(path.parent)
+    if saved.get("data") == from_memory.NAME:
+        raise CheckpointError(
+            f"{folder} was trained on arrays in memory, which it does not keep: it cannot be"
+            " resumed; train again, or start from it with start_from"
+        )
     flat = {**DEFAULTS, **_checked(path, saved), **given, "resume": folder, "out": folder}
     flat["quiet"] = given.get("quiet", False)
     flat["loss"] = flat["loss"] or usual_loss(flat["model"])  # older: not named
@@ -100,13 +106,21 @@ def _checked(path, saved):
     def refuse(message):
         raise CheckpointError(f"{path} does not fit this minicaps: {message}")
 
+    return saved | parsed(saved, refuse)
+
+
+def parsed(values, refuse) -> dict:
+    """Pass options through the parser, as if they stood on the command line.
+
+    refuse: is called with a message about a wrong one, and raises.
+    """
     parser, line = make_parser(), []
     parser.error = refuse
-    for name, value in saved.items():
+    for name, value in values.items():
         if value is not None and value is not False:
             text = "x".join(map(str, value)) if isinstance(value, list) else value
             line.append(_flag(name) if value is True else f"{_flag(name)}={text}")
-    return saved | vars(parser.parse_args(line))
+    return vars(parser.parse_args(line))
 
 
 def _check_patience(optimization):

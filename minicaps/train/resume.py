@@ -11,7 +11,6 @@ from minicaps.errors import CheckpointError, DataError
 from minicaps.models import inspection
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
-from minicaps.runs.run import best_of
 from minicaps.storage import check_unused, locked, results_folder, write_json
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
@@ -33,7 +32,7 @@ class Session:
         with locked(folder):
             with usage():
                 check_unused(folder)  # another run may have come while data was loaded
-            _write_config(trainer)
+            write_config(trainer)
             if (parts := _parts(trainer)) is not None:
                 write_json(folder / "split.json", parts)
             return self._train(trainer)
@@ -50,7 +49,7 @@ class Session:
                 if trainer.optimization.epochs < (done := trainer.epoch):
                     raise ValueError(f"{done} epochs are done already: --epochs must not be fewer")
             _check_parts(trainer, path.with_name("split.json"))
-            _write_config(trainer)
+            write_config(trainer)
             if done == trainer.optimization.epochs:
                 trainer.display.note(f"all {done} epochs are done: a larger --epochs trains more")
             return self._train(trainer)
@@ -66,27 +65,36 @@ class Session:
             dataset, display = options.data.load(run.seed), Display(self.name, run.quiet)
             trainer = Trainer(options, dataset, device, run.out, display, self.stop)
             if new and run.start_from is not None:
-                trainer.start_from(best_of(run.start_from))
+                trainer.start_from(checkpoint.best_of(run.start_from))
         return trainer
 
     def _train(self, trainer):
         """Train, measure, draw, and say what came out."""
         with self.stop.listening():
-            folder = trainer.folder
-            summary = trainer.run() | circumstances(trainer, self.command)
-            write_json(folder / "summary.json", summary)
-            plotting.curves(trainer.history, folder / "curves.png")
-            if trainer.options.model.reconstruction:
-                model = load_model(folder / "best.npz", trainer.device)
-                test, names = trainer.data.test, trainer.data.class_names
-                path = folder / "reconstructions.png"
-                draw = plotting.members if test.multi else plotting.reconstructions
-                draw(*inspection.redrawn(model, test, names), path)
-        _say(summary, folder)
+            summary = train(trainer, self.command)
+        _say(summary, trainer.folder)
         return summary
 
 
-def _write_config(trainer):
+def train(trainer, command) -> dict:
+    """Train to the end, measure, write the summary and draw the figures; return the summary.
+
+    command: how the run can be made again.
+    """
+    folder, test = trainer.folder, trainer.data.test
+    summary = trainer.run() | circumstances(trainer, command)
+    write_json(folder / "summary.json", summary)
+    plotting.curves(trainer.history, folder / "curves.png")
+    if trainer.options.model.reconstruction and test:
+        model = load_model(folder, trainer.device)
+        draw = plotting.members if test.multi else plotting.reconstructions
+        drawn = inspection.redrawn(model, test, trainer.data.class_names)
+        draw(*drawn, folder / "reconstructions.png")
+    return summary
+
+
+def write_config(trainer):
+    """Write the options and the network of a run to its config.json."""
     config = {"options": trainer.options.to_dict(), "model": trainer.model.config}
     write_json(trainer.folder / "config.json", config)
 

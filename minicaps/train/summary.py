@@ -17,13 +17,16 @@ def results(trainer) -> dict:
     best = load_model(path := trainer.folder / "best.npz", trainer.device)
     if best.config != trainer.model.config:
         raise CheckpointError(f"{path} holds another network than this run trains")
-    loss, right = trainer.evaluate(best, trainer.data.test)
-    samples, epoch = len(trainer.data.test), trainer.best["epoch"]
-    found = {
-        "test_accuracy": right / samples,
-        "test_right": right,
-        "test_samples": samples,
-        "test_loss": loss,
+    epoch, found = trainer.best["epoch"], {}
+    if samples := len(trainer.data.test):
+        loss, right = trainer.evaluate(best, trainer.data.test)
+        found = {
+            "test_accuracy": right / samples,
+            "test_right": right,
+            "test_samples": samples,
+            "test_loss": loss,
+        }
+    found |= {
         "best_epoch": epoch,
         "epochs": trainer.epoch,
         "stopped_early": trainer.epoch < trainer.optimization.epochs,

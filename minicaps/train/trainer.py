@@ -6,6 +6,7 @@ checkpoint.
 """
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,9 @@ class Trainer:
         self.model = build_model(options, data).astype(np.dtype(options.run.precision)).to(device)
         if data.multi:
             check_several(own.loss, self.model)
-        self.background = background(self.training.pixels)
+        self.model.preprocessing = replace(
+            self.model.preprocessing, background=background(self.training.pixels)
+        )
         self.training = resident(self.training, device)
         self.validation = self.validation and resident(self.validation, device)
         self.batches = number_of_batches(len(self.training), own.batch_size)
@@ -201,7 +204,7 @@ class Trainer:
             "preprocessing": {
                 "pixels": "[0, 1]",
                 "class_names": list(self.data.class_names),
-                "background": self.background,
+                "background": self.model.preprocessing.background,
                 "multi": self.data.multi,
             },
             "options": self.options.to_dict(),

@@ -103,7 +103,7 @@ def test_a_checkpoint_can_be_named_and_its_precision_is_kept(precision):
     found = measured(folder / "last.npz", out="elsewhere")
     assert found["checkpoint"] == str(folder / "last.npz")
     opened = open_run(folder / "last.npz", CPU)
-    assert evaluate.classify(opened, load("strokes").test.take([0]), 5).dtype == precision
+    assert evaluate.classify(opened.model, load("strokes").test.take([0]), 5).dtype == precision
 
 
 @pytest.mark.slow
@@ -152,8 +152,8 @@ def test_what_is_printed_and_written(capsys):
 def test_the_worst_pictures_are_drawn_from_both_capsules(options):
     folder = run("--epochs", "2", *options)
     opened, test = open_run(folder, CPU), load("strokes").test
-    lengths = evaluate.classify(opened, test, 250)
-    images, drawn, captions, wrong = worst_of_one(Evaluation(opened, test, lengths))
+    lengths = evaluate.classify(opened.model, test, 250)
+    images, drawn, captions, wrong = worst_of_one(Evaluation(opened.model, test, lengths))
     which = metrics.worst(lengths, test.labels, 10)
     assert np.array_equal(images, test.images[which])
     assert np.array_equal(wrong, lengths[which].argmax(axis=1) != test.labels[which])

@@ -246,7 +246,7 @@ def test_closed_and_broken_pipes(tmp_path):
 def test_ctrl_c_of_a_process():
     slow = IN_PROCESS.replace(
         "sys.exit",
-        "def sleep(*_):\n    import time\n    print('now', flush=True)\n    time.sleep(600)\n"
+        "def sleep(*_, **__):\n    import time\n    print('now', flush=True)\n    time.sleep(600)\n"
         "evaluate.classify = sleep\nsys.exit",
     )
     process = started(slow, run(), "--quiet", "--part", "validation")

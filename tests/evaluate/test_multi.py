@@ -15,7 +15,6 @@ from minicaps import plotting
 from minicaps.data import Split
 from minicaps.evaluate.report import Evaluation, report, report_classes, worst_of_several
 from minicaps.plotting.members import members as drawn_really
-from minicaps.runs.configuration import Options
 
 NAMES = ("cup", "spoon", "plate")
 FILES = ["classes.csv", "evaluation.json", "predictions.csv", "worst.png"]
@@ -27,11 +26,11 @@ def undrawn(monkeypatch, tiny):
     monkeypatch.setattr(plotting, "members", lambda *given, **_: Path(given[-1]).touch())
 
 
-def a_run(logits=False):
-    model = SimpleNamespace(logits=logits, loss="margin")
+def a_network(logits=False):
     score = "logit" if logits else "length"
-    options = Options.from_dict({"loss": "margin"})
-    return SimpleNamespace(model=model, score=score, class_names=NAMES, options=options, multi=True)
+    return SimpleNamespace(
+        logits=logits, loss="margin", raw_score=score, class_names=NAMES, multi=True
+    )
 
 
 def split_of(labels):
@@ -49,7 +48,7 @@ def test_sets_and_largest_by_hand():
             [0.1, 0.6, 0.1],
         ]
     )
-    found = Evaluation(a_run(), split_of(labels), activations).measure()
+    found = Evaluation(a_network(), split_of(labels), activations).measure()
     assert (found["samples"], found["right"], found["wrong"]) == (5, 2, 3)
     assert (found["top_samples"], found["top_right"]) == (3, 2)
     assert found["accuracy_interval_95"] == pytest.approx((0.1176, 0.7693), abs=1e-4)
@@ -70,7 +69,7 @@ def test_rates_are_those_of_scikit_learn(logits):
     labels = random.integers(0, 2, (200, 3))
     activations = np.clip(labels * 0.3 + random.random((200, 3)) * 0.7, 0, 1)
     scores = activations - 0.5 if logits else activations
-    found = Evaluation(a_run(logits), split_of(labels), scores).measure()
+    found = Evaluation(a_network(logits), split_of(labels), scores).measure()
     said = f"whose {'logit is above 0' if logits else 'length is above 0.5'}"
     assert report(found)[0].endswith(said)
     answers = (activations > 0.5).astype(int)
@@ -84,12 +83,12 @@ def test_rates_are_those_of_scikit_learn(logits):
 def test_one_class_in_each_picture_is_a_case_of_it():
     images = np.zeros((2, 1, 2, 2), np.float32)
     activations = np.array([[0.1, 0.2, 0.8], [0.9, 0.8, 0.1]])
-    found = Evaluation(a_run(), Split(images, np.array([2, 0])), activations).measure()
+    found = Evaluation(a_network(), Split(images, np.array([2, 0])), activations).measure()
     assert (found["right"], found["top_right"], found["top_samples"]) == (1, 2, 2)
 
 
 def test_a_class_without_pictures_has_no_rate():
-    row = Evaluation(a_run(), split_of([[1, 0, 0]]), np.array([[0.9, 0, 0]])).measure()
+    row = Evaluation(a_network(), split_of([[1, 0, 0]]), np.array([[0.9, 0, 0]])).measure()
     assert row["classes"][1]["recall"] is None and row["classes"][1]["precision"] is None
     assert report_classes(row)
 
@@ -97,7 +96,7 @@ def test_a_class_without_pictures_has_no_rate():
 def test_the_worst_come_first():
     labels = [[1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 0, 0]]
     activations = np.array([[0.9, 0.1, 0.1], [0.3, 0.1, 0.1], [0.1, 0.9, 0.1], [0.55, 0.2, 0.2]])
-    found = Evaluation(a_run(), split_of(labels), activations)
+    found = Evaluation(a_network(), split_of(labels), activations)
     _, drawn, worst, answers, names = worst_of_several(found, 3)
     assert drawn is None and names == NAMES
     assert worst.tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0]]

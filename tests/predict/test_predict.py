@@ -45,7 +45,7 @@ def strokes(index=0):
 def answering(monkeypatch, *scores):
     """Let all networks give these scores to the first classes, 0 to others."""
 
-    def view(model, picture, multi):
+    def view(model, picture):
         padded = np.zeros(10, np.float32)
         padded[: len(scores)] = scores
         return View(padded, None, ())
@@ -57,9 +57,9 @@ def shown(monkeypatch):
     """Collect the pictures that networks are shown."""
     pictures, view = [], inspection.view
 
-    def watched(model, picture, **keywords):
+    def watched(model, picture):
         pictures.append(picture)
-        return view(model, picture, **keywords)
+        return view(model, picture)
 
     monkeypatch.setattr(inspection, "view", watched)
     return pictures

@@ -311,6 +311,6 @@ def test_no_step_waits_for_the_device(strict_cupy, monkeypatch):
 
 def test_a_run_knows_what_its_pictures_are_drawn_on():
     path = run() / "best.npz"
-    assert open_run("run", CPU).background == "dark"
+    assert open_run("run", CPU).model.preprocessing.background == "dark"
     edit(path, lambda meta: meta["preprocessing"].pop("background"))  # an older run
-    assert open_run("run", CPU).background is None
+    assert open_run("run", CPU).model.preprocessing.background is None

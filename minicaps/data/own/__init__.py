@@ -1,5 +1,6 @@
 """Custom data: folders of images, tables of labels, `.npz` and IDX files."""
 
+from minicaps.data.own import from_memory
 from minicaps.data.own.reading import load, read
 
-__all__ = ["load", "read"]
+__all__ = ["from_memory", "load", "read"]

@@ -24,22 +24,22 @@ def read_table(path) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     Raises `DataError`, with the line, for all that the format above does not allow.
     """
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:  # Excel writes a mark before it
-            lines = [(number, row) for number, row in enumerate(csv.reader(file), 1) if any(row)]
+        with open(path, newline="", encoding="utf-8-sig") as table:  # Excel: with a mark
+            lines = [(number, row) for number, row in enumerate(csv.reader(table), 1) if any(row)]
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is no table in UTF-8 ({error}): save it as CSV UTF-8") from None
     class_names = _header(path, lines)
     labels, seen_in = {}, {}
-    for number, (file, *flags) in lines[1:]:
+    for number, (name, *flags) in lines[1:]:
         where = f"line {number} of {path}"
         if len(flags) != len(class_names):
             raise DataError(
                 f"{where} has {1 + len(flags)} fields, but the header {1 + len(class_names)}:"
                 " give the file, and 0 or 1 for each class"
             )
-        file = file.strip().replace("\\", "/")
+        file = name.strip().replace("\\", "/")
         if file in labels:
             raise DataError(f"{where} names {file} again, after line {seen_in[file]}: keep one")
         if wrong := [flag for flag in flags if flag.strip() not in ("0", "1")]:

@@ -1,0 +1,95 @@
+"""From any image to what a trained network expects: scaled, inverted, centered, resized."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from minicaps.data.images import centre, fit, has_light_border
+from minicaps.data.own.arrays import channels_first
+from minicaps.errors import DataError
+
+WHITE = {"b": 1, "u": 255, "i": 255}  # value of white by kind of dtype; uint16 has its own
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What a network expects of an image.
+
+    shape: (C, H, W). background: that of the training images, "dark", "light" or "mixed"; None if
+    unknown. centred: whether their ink was centered, as MNIST's is.
+    """
+
+    shape: tuple[int, ...]
+    background: str | None = None
+    centred: bool = False
+
+    def apply(self, image, *, invert: bool | str = False, centre_ink: bool | str = False):
+        """Convert an image (C, H, W) in [0, 1] to `shape`; return it and a record of the changes.
+
+        invert: swap light and dark; "auto" does so if the image's border is light and the training
+        images' background was dark, or the reverse. centre_ink: scale the ink as MNIST's and move
+        it to the middle; "auto" does so for a network trained on centered ink if the image has
+        another size.
+        """
+        channels, *size = self.shape
+        border = "light" if has_light_border(image) else "dark"
+        if invert == "auto":
+            invert = self.background not in (border, "mixed", None)
+        if centre_ink == "auto":
+            centre_ink = self.centred and list(image.shape[1:]) != size
+        image = fit(1 - image if invert else image, image.shape[1:], channels)
+        if centre_ink:
+            dark_ink = (border == "light") != invert
+            shown = 1 - centre(1 - image, size) if dark_ink else centre(image, size)
+        else:
+            shown = fit(image, size)
+        return shown, {"border": border, "inverted": bool(invert), "centred": bool(centre_ink)}
+
+    def batch(self, images, **changes) -> np.ndarray:
+        """Convert images as `apply` does: (n, C, H, W) float32 in [0, 1].
+
+        images: an array (n, H, W), (n, H, W, C) or (n, C, H, W), or a list of images of any sizes,
+        each (H, W), (H, W, C) or (C, H, W). C is 1 or 3. Floats must lie in [0, 1]; integers are
+        divided by 255, uint16 by 65,535. Raises DataError for anything else.
+        """
+        if isinstance(images, list | tuple):
+            found = [as_images(np.asarray(image)[None]) for image in images]
+        else:
+            found = [as_images(images, self.shape[0])]
+        shown = [self.apply(image, **changes)[0] for some in found for image in some]
+        return np.stack(shown) if shown else np.zeros((0, *self.shape), np.float32)
+
+
+def as_images(images, channels=None) -> np.ndarray:
+    """Convert an array of images to (n, C, H, W) float32 in [0, 1].
+
+    channels: that the images should have, to recognize a single image. The scale depends on the
+    dtype alone, so that an image is the same alone as in a batch. Raises DataError.
+    """
+    images = np.asarray(images)
+    if images.ndim == 2 or (images.ndim == 3 and channels == 3 and 3 in images.shape[::2]):
+        raise DataError(
+            f"the array of shape {images.shape} looks like one image: pass a batch, as in"
+            " images[None], or a list of images"
+        )
+    if images.dtype.kind not in "buif":
+        raise DataError(f"the images are of type {images.dtype}: expected numbers")
+    images = channels_first(images, "the images")[0] if images.size else _none(images)
+    white = 65535 if images.dtype == np.uint16 else WHITE.get(images.dtype.kind, 1)
+    low, high = float(images.min(initial=0)), float(images.max(initial=0))
+    if not (low >= -1e-6 and high <= white * (1 + 1e-6)):  # also for NaN
+        raise DataError(
+            f"the images have {images.dtype} pixels from {low:g} to {high:g}: expected floats from"
+            " 0 to 1, or integers up to 255 (uint16: 65535); subtract black, divide by white"
+        )
+    if white == 255 and high == 1:
+        raise DataError(
+            f"the images have {images.dtype} pixels that are all 0 or 1: convert them to float if 1"
+            " is white, or multiply them by 255"
+        )
+    return np.clip(np.divide(images, white, dtype=np.float32), 0, 1)
+
+
+def _none(images):
+    """An empty batch as (0, C, H, W)."""
+    return images.reshape(0, 1, 1, 1)

@@ -1,0 +1,108 @@
+"""Train on arrays in memory, as a notebook does."""
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from minicaps.backend import Array, choose_device
+from minicaps.data import Dataset
+from minicaps.data.images import Target, fitted
+from minicaps.data.own import from_memory
+from minicaps.data.preprocessing import as_images
+from minicaps.models import Network
+from minicaps.runs import load_model
+from minicaps.storage import check_unused, locked, results_folder
+from minicaps.train.options import DEFAULTS, complete, parsed
+from minicaps.train.progress import Display
+from minicaps.train.resume import train, write_config
+from minicaps.train.trainer import Trainer
+
+NAME = "minicaps.train.fit"
+# Options of the command that say which data to read, or that `fit` does not have
+LEFT_OUT = {"data", "data_dir", "limit", "compose", "layout", "seeds", "resume", "estimate", "out"}
+
+
+def fit(
+    images: Array,
+    labels: Array,
+    *,
+    class_names: Sequence[str] | None = None,
+    test: tuple[Array, Array] | None = None,
+    out: str | Path | None = None,
+    **options: Any,
+) -> Network:
+    """Train a network on images in memory; return that of its best epoch, in evaluation mode.
+
+    Parameters
+    ----------
+    images : array (n, H, W), (n, H, W, C) or (n, C, H, W)
+        Floats in [0, 1] or integers up to 255; see `minicaps.data.preprocessing.as_images`.
+    labels : array (n,) or (n, J)
+        Class numbers or names; or, multi-label, zeros and ones.
+    class_names : sequence of str, optional
+        Names in the order of the class numbers. By default the labels themselves.
+    test : pair (images, labels), optional
+        Measured once, after training. `minicaps.evaluate.evaluate` does it at any time.
+    out : path, optional
+        Where to keep a run folder, as that of `python -m minicaps.train`. By default nothing is
+        kept but the network that is returned.
+    **options
+        Those of `python -m minicaps.train`, with their defaults: model="capsnet", epochs=6,
+        batch_size=64, learning_rate=…, validation=0.1 (of the images, to choose the best epoch),
+        size=28, seed=0, device="auto", quiet=False and so on.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For options that do not exist or do not fit.
+    minicaps.errors.UserError
+        For images and labels that cannot be used, a folder that cannot be written, or training
+        that diverges.
+    """
+    if unknown := sorted(options.keys() - (DEFAULTS.keys() - LEFT_OUT)):
+        known = ", ".join(sorted(DEFAULTS.keys() - LEFT_OUT))
+        raise TypeError(f"fit has no option {', '.join(unknown)}; it has {known}")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
+        given = parsed(_as_text(options), _refuse) | {"data": from_memory.NAME, "out": str(folder)}
+        chosen = complete(given)
+        dataset = _dataset(images, labels, class_names, test, chosen.data.size)
+        if out is not None:
+            check_unused(folder)
+        display = Display(NAME, chosen.run.quiet)
+        device = choose_device(chosen.run.device)
+        trainer = Trainer(chosen, dataset, device, folder, display, stop=False)
+        results_folder(folder, "choose another out")
+        stack.enter_context(locked(folder))
+        write_config(trainer)
+        train(trainer, _call(options))
+        return load_model(folder, device)
+
+
+def _dataset(images, labels, class_names, test, size):
+    train, names = from_memory.split_of(images, labels, class_names)
+    target = Target(size, train.shape[0])
+    train = fitted(train, target)
+    tested = train.take(slice(0, 0))
+    if test is not None:
+        images = as_images(test[0])
+        labels = from_memory.targets(test[1], len(images), names)
+        tested = fitted(type(train)(images, labels), Target(train.shape[1:], train.shape[0]))
+    return Dataset(from_memory.NAME, train, tested, names, by_class=True)
+
+
+def _as_text(options):
+    """Options as the parser takes them; size may be a number or (height, width)."""
+    size = options.get("size")
+    return options | ({"size": list(size)} if isinstance(size, tuple) else {})
+
+
+def _refuse(message):
+    raise ValueError(message)
+
+
+def _call(options):
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
+    return f"{NAME}(images, labels{given})"

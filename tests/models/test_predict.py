@@ -1,0 +1,258 @@
+"""Predictions, training and evaluation in memory, as a notebook uses them."""
+
+import json
+
+import numpy as np
+import pytest
+from thinning import thinned_rows
+
+from minicaps import Tensor, models, predict
+from minicaps.data.preprocessing import Preprocessing, as_images
+from minicaps.errors import CheckpointError, DataError
+from minicaps.evaluate import __main__ as evaluate_command
+from minicaps.evaluate import evaluate
+from minicaps.models.multilabel import seen
+from minicaps.runs import load_model
+from minicaps.train import __main__ as train_command
+from minicaps.train import fit
+
+NETWORKS = [
+    ("capsnet", {"preset": "small"}),
+    ("capsnet", {"preset": "small", "routing": "leaky"}),
+    ("capsule-cnn", {"batch_norm": True}),
+    ("pooling-cnn", {"batch_norm": True}),
+    ("baseline-cnn", {"batch_norm": True}),
+    ("dense-cnn", {"preset": "small"}),
+    ("matrix-capsnet", {"preset": "small", "batch_norm": True}),
+]
+
+
+def some_images(n=3, size=20, seed=0):
+    return np.random.default_rng(seed).random((n, size, size), np.float32)
+
+
+def two_classes(n=40):
+    """Images (n, 20, 20) of bars, lying (class 0) or upright (class 1), and their labels."""
+    labels = np.arange(n) % 2
+    images = np.zeros((n, 20, 20), np.uint8)
+    for k, image in enumerate(images):
+        bar = slice(4 + k % 12, 7 + k % 12)
+        image[(bar, slice(2, 18)) if labels[k] == 0 else (slice(2, 18), bar)] = 255
+    return images, labels
+
+
+SHORT = {"epochs": 4, "batch_size": 8, "reconstruction": 0, "quiet": True, "device": "cpu"}
+
+
+# ---- predicting
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    thinned_rows(NETWORKS, [NETWORKS[2], NETWORKS[4]]),
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())),
+)
+def test_one_image_at_a_time_equals_the_batch_and_the_network_stays(name, options):
+    model = models.build(name, (1, 20, 20), 3, **options)
+    for _ in range(2):  # batch norm gets its statistics
+        model(Tensor(some_images(4)[:, None]))
+    before = model.state_dict()
+    together = model.predict(some_images())
+    alone = [model.predict(image[None]) for image in some_images()]
+    assert together.probabilities.shape == (3, 3)
+    for k, one in enumerate(alone):
+        np.testing.assert_allclose(one.probabilities[0], together.probabilities[k], atol=1e-6)
+        assert one.classes == together.classes[k : k + 1]
+    assert model.training
+    for key, value in model.state_dict().items():
+        np.testing.assert_array_equal(value, before[key])
+
+
+def test_a_loaded_network_knows_its_classes_and_stays_in_evaluation_mode(tmp_path):
+    images, labels = two_classes()
+    names = ["lying", "upright"]
+    fit(images, labels, class_names=names, out=tmp_path / "run", **SHORT)
+    model = load_model(tmp_path / "run")
+    assert not model.training
+    assert model.class_names == ("lying", "upright")
+    assert (model.loss, model.multi) == ("margin", False)
+    assert model.preprocessing == Preprocessing((1, 20, 20), "dark", False)
+    prediction = model.predict(images)
+    assert prediction.classes == [names[k] for k in labels]
+    assert len(prediction) == 40
+    assert "lying" in repr(prediction)
+    lengths = model(Tensor(images[:, None] / np.float32(255))).activations.numpy()
+    np.testing.assert_allclose(prediction.probabilities, lengths, atol=1e-6)
+    assert load_model(tmp_path / "run" / "last.npz", "cpu").class_names == ("lying", "upright")
+
+
+def test_probabilities_of_every_kind():
+    logits = Tensor(np.array([[1.0, -2.0, 0.5]]))
+    network = models.build("dense-cnn", (1, 28, 28), 3, preset="small")
+    e = np.exp(logits.data - 1)
+    np.testing.assert_allclose(network.probabilities(logits).data, e / e.sum())
+    network.multi = True
+    sigmoid = 1 / (1 + np.exp(-logits.data))
+    np.testing.assert_allclose(network.probabilities(logits).data, sigmoid)
+    network = models.build("capsnet", (1, 28, 28), 3, preset="small")
+    lengths = Tensor(np.array([[0.9, 0.6, 0.0]]))
+    np.testing.assert_array_equal(network.probabilities(lengths).data, lengths.data)
+    network.loss = "cross-entropy"
+    np.testing.assert_allclose(network.probabilities(lengths).data, [[0.6, 0.4, 0.0]])
+    np.testing.assert_array_equal(network.probabilities(Tensor(np.zeros((1, 3)))).data, 0)
+
+
+def test_images_of_every_kind_are_one():
+    model = models.build("capsnet", (3, 28, 28), 3, preset="small")
+    gray = np.rint(some_images(2, 28) * 255).astype(np.uint8)
+    expected = model.predict(gray).probabilities
+    color = np.repeat(gray[..., None], 3, axis=3)
+    for same in (color, color.transpose(0, 3, 1, 2), gray / 255, gray.astype(np.uint16) * 257):
+        np.testing.assert_allclose(model.predict(same).probabilities, expected, atol=1e-6)
+    np.testing.assert_allclose(model.predict(list(color)).probabilities, expected, atol=1e-6)
+    ragged = [gray[0], np.pad(color[1], ((0, 28), (0, 28), (0, 0)))]
+    assert model.predict(ragged).probabilities.shape == (2, 3)
+    inverted = model.predict(255 - gray, invert=True).probabilities
+    np.testing.assert_allclose(inverted, expected, atol=1e-6)
+    for none in ([], np.zeros((0, 28, 28)), np.zeros((0, 28, 28, 3))):
+        assert model.predict(none).probabilities.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("images", "said"),
+    [
+        (np.zeros((28, 28)), "looks like one image"),
+        (np.zeros((28, 28, 3)), "looks like one image"),
+        (np.full((1, 28, 28), 255.0), "expected floats from 0 to 1"),
+        (np.full((1, 28, 28), np.nan), "expected floats from 0 to 1"),
+        (np.full((1, 28, 28), -1), "pixels from -1"),
+        (np.full((1, 28, 28), 300), "to 300"),
+        (np.ones((1, 28, 28), np.uint8), "all 0 or 1"),
+        (np.array([["a"]]), "looks like one image"),
+        (np.array([[["a"]]]), "expected numbers"),
+        (np.zeros((1, 5, 28, 28)), "have shape"),
+        ([np.zeros((2, 28, 28, 3))], "have shape"),
+    ],
+)
+def test_images_that_could_be_misread_are_refused(images, said):
+    model = models.build("capsnet", (3, 28, 28), 3, preset="small")
+    with pytest.raises(DataError, match=said):
+        model.predict(images)
+
+
+def test_the_scale_does_not_depend_on_the_batch():
+    dark, bright = np.full((1, 4, 4), 3, np.uint8), np.full((1, 4, 4), 200, np.uint8)
+    np.testing.assert_array_equal(as_images(np.concatenate([dark, bright]))[:1], as_images(dark))
+    assert as_images(dark).max() == np.float32(3 / 255)
+
+
+def test_a_network_with_infinite_weights_predicts_nothing():
+    model = models.build("dense-cnn", (1, 28, 28), 3, preset="small")
+    model.classes.weight.data[:] = np.inf
+    with pytest.raises(CheckpointError, match="infinite or NaN"), np.errstate(all="ignore"):
+        model.predict(some_images(2, 28))
+
+
+# ---- training and evaluating
+
+
+def test_training_in_memory_learns_and_is_evaluated():
+    images, labels = two_classes(60)
+    model = fit(images[:40], labels[:40], test=(images[40:], labels[40:]), seed=3, **SHORT)
+    assert not model.training
+    assert model.class_names == ("0", "1")
+    result = evaluate(model, images[40:], labels[40:])
+    assert (result["samples"], result["accuracy"]) == (20, 1.0)
+    assert result["accuracy_interval_95"][0] == pytest.approx(0.8389, abs=1e-4)
+    assert result["confusion"] == [[10, 0], [0, 10]]
+    assert evaluate(model.train(), images[40:], labels[40:]) == result
+    assert model.training  # as it was
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (np.array(["yes", "no"] * 20), ("no", "yes")),
+        (np.array([7, 3] * 20), ("3", "7")),
+        (np.array([True, False] * 20), ("False", "True")),
+        (np.array([[2.0], [1.0]] * 20), ("1", "2")),
+        ([b"a", b"b"] * 20, ("a", "b")),
+    ],
+)
+def test_labels_of_every_kind(labels, names):
+    images, _ = two_classes()
+    model = fit(images, labels, **SHORT | {"epochs": 1})
+    assert model.class_names == names
+    result = evaluate(model, images, labels)
+    assert [row["pictures"] for row in result["classes"]] == [20, 20]
+    assert evaluate(model, images, np.array(labels)) == result
+
+
+def test_several_labels_an_image():
+    images, labels = two_classes(48)
+    both = np.maximum(images, np.roll(images, 1, axis=0))
+    flags = np.zeros((48, 2), np.uint8)
+    flags[np.arange(48), labels] = 1
+    images = np.concatenate([images, both])
+    flags = np.concatenate([flags, np.ones_like(flags)])
+    options = SHORT | {"epochs": 8}
+    model = fit(images, flags, class_names=["lying", "upright"], validation=0, **options)
+    assert model.multi
+    found = model.predict(images[:2]).classes + model.predict(images[-2:]).classes
+    assert all(isinstance(names, tuple) for names in found)
+    result = evaluate(model, images, flags)
+    activations = model.predict(images).probabilities
+    assert result["right"] == int((seen(activations) == flags).all(axis=1).sum())
+
+
+def test_a_run_folder_of_arrays_serves_the_commands(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images, labels = two_classes()
+    np.savez("bars.npz", images=images, labels=labels)
+    fit(images, labels, out="run", test=(images[:10], labels[:10]), **SHORT)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["test_samples"] == 10
+    assert summary["command"].startswith("minicaps.train.fit(images, labels, ")
+    capsys.readouterr()
+    assert evaluate_command.main(["run", "--data", "bars.npz", "--device", "cpu"]) == 0
+    written = json.loads((tmp_path / "run" / "evaluation" / "evaluation.json").read_text())
+    result = evaluate(load_model("run"), images, labels)
+    assert {key: written[key] for key in ("right", "loss", "confusion")} == {
+        key: result[key] for key in ("right", "loss", "confusion")
+    }
+    assert evaluate_command.main(["run", "--device", "cpu"]) == 1
+    assert "does not keep" in capsys.readouterr().err
+    assert train_command.main(["--resume", "run"]) == 1
+    assert "cannot be resumed" in capsys.readouterr().err
+    assert predict.main(["run", "none.png", "--no-figures", "--device", "cpu"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said"),
+    [
+        ({"epoch": 3}, TypeError, "fit has no option epoch"),
+        ({"resume": "run"}, TypeError, "fit has no option resume"),
+        ({"epochs": 0}, ValueError, "--epochs"),
+        ({"model": "resnet"}, ValueError, "resnet"),
+        ({"test": (np.zeros((2, 20, 20)), [0, 5])}, DataError, "'5', which is no class"),
+        ({"class_names": ["a", "b", "c"]}, ValueError, "'c'"),
+        ({"labels": np.zeros(40)}, ValueError, "at least 2 classes"),
+        ({"labels": np.zeros(3)}, DataError, "40 images and labels of shape"),
+        ({"labels": np.full(40, np.nan)}, ValueError, "at least 2 classes"),
+    ],
+)
+def test_wrong_use_is_refused(change, kind, said):
+    images, labels = two_classes()
+    given = {"images": images, "labels": labels} | SHORT | change
+    with pytest.raises(kind, match=said):
+        fit(**given)
+
+
+def test_wrong_labels_are_refused():
+    images, labels = two_classes()
+    model = fit(images, labels, class_names=["lying", "upright"], **SHORT | {"epochs": 1})
+    for wrong in (labels + 1, np.where(labels, "up", "lying"), labels[:5], np.full(40, np.nan)):
+        with pytest.raises(DataError):
+            evaluate(model, images, wrong)
+    with pytest.raises(DataError, match="no images"):
+        evaluate(model, images[:0], labels[:0])

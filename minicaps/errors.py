@@ -1,4 +1,7 @@
-"""What can go wrong that is not a bug: every message is for the user and says what to do."""
+"""Errors that are not bugs: each message is for the user and says what to do."""
+
+import functools
+import inspect
 
 
 class UserError(Exception):
@@ -27,3 +30,26 @@ class ProcessError(UserError, RuntimeError):
 
 class Interrupted(Exception):
     """The user asked to stop; the state has been saved."""
+
+
+class ShowsCall:
+    """Base of classes whose constructors add the right call to the error of a wrong one."""
+
+    def __init_subclass__(cls):
+        super().__init_subclass__()
+        if "__init__" in vars(cls):
+            cls.__init__ = _showing_call(cls.__init__)
+
+
+def _showing_call(construct):
+    @functools.wraps(construct)
+    def noting(self, *args, **kwargs):
+        try:
+            construct(self, *args, **kwargs)
+        except (TypeError, ValueError) as error:
+            if not hasattr(error, "__notes__"):  # the innermost layer's call is the wrong one
+                signature = inspect.signature(type(self))
+                error.add_note(f"The call is {type(self).__name__}{signature}")
+            raise
+
+    return noting

@@ -4,25 +4,29 @@ An optimiser updates the parameters in place and never waits for the device.
 """
 
 import math
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from minicaps.backend import array_module, to_host
+from minicaps.backend import Array, array_module, to_host
+from minicaps.errors import ShowsCall
 from minicaps.tensor import Tensor
 from minicaps.threads import over_parts
 
 
-class Optimizer:
+class Optimizer(ShowsCall):
     """Base: holds the parameters by name and one array of each `slot` for each parameter.
 
-    parameters: iterable of (name, tensor), such as `model.named_parameters()`.
+    parameters: a model, or an iterable of (name, tensor) pairs or of tensors, which are then called
+    "0", "1", …: give names if the state is to be saved.
     learning_rate: may be changed between steps. weight_decay: decoupled from the gradient, as
     in AdamW (Loshchilov and Hutter 2019): p ← p − lr · weight_decay · p.
     """
 
-    slots = ()
+    slots: tuple[str, ...] = ()
+    _update: Callable
 
-    def __init__(self, parameters, learning_rate, weight_decay=0.0):
+    def __init__(self, parameters: object, learning_rate: float, weight_decay: float = 0.0):
         self.parameters = _by_name(parameters)
         if not 0 <= learning_rate < math.inf:
             raise ValueError(f"the learning rate must be positive and finite, not {learning_rate}")
@@ -37,7 +41,7 @@ class Optimizer:
             for name, p in self.parameters.items()
         }
 
-    def step(self):
+    def step(self) -> None:
         """Update every parameter that has a gradient."""
         self.steps += 1
         rate = float(self.learning_rate)  # np.float64 would turn float32 into float64
@@ -54,13 +58,13 @@ class Optimizer:
             self._update(data, p.grad, rate, self.updates[name], *state)
             p.data = data  # tells the graph that the value has changed
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
         """Return {"steps": n, "updates/name": n, "slot/name": NumPy copy}."""
         updates = {f"updates/{name}": n for name, n in self.updates.items()}
         arrays = {key: np.array(to_host(array)) for key, array in self.state.items()}
         return {"steps": self.steps, **updates, **arrays}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict) -> None:
         """Take what `state_dict` gave; names, shapes and dtypes must all fit."""
         expected = {"steps", *(f"updates/{name}" for name in self.parameters), *self.state}
         if expected != state.keys():
@@ -80,10 +84,14 @@ class Optimizer:
 
 
 def _by_name(parameters):
-    """Turn (name, tensor) pairs into a dictionary; refuse what would be trained wrongly or not."""
+    """Turn parameters into {name: tensor}; refuse what would be trained wrongly or not at all."""
+    if hasattr(parameters, "named_parameters"):
+        parameters = parameters.named_parameters()
     pairs = list(parameters.items() if isinstance(parameters, dict) else parameters)
+    if all(isinstance(p, Tensor) for p in pairs):
+        pairs = [(str(k), p) for k, p in enumerate(pairs)]
     if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-        raise TypeError("an optimiser wants (name, tensor) pairs: model.named_parameters()")
+        raise TypeError("an optimizer takes a model, its parameters, or (name, tensor) pairs")
     named = dict(pairs)
     for name, p in pairs:
         if not isinstance(p, Tensor) or not p.is_leaf:
@@ -98,7 +106,10 @@ def _by_name(parameters):
 class SGD(Optimizer):
     """m ← μ m + g; p ← p − lr m (momentum μ; 0 is plain gradient descent)."""
 
-    def __init__(self, parameters, learning_rate=0.1, *, momentum=0.9, weight_decay=0.0):
+    def __init__(
+        self, parameters: object, learning_rate: float = 0.1, *, momentum: float = 0.9,
+        weight_decay: float = 0.0,
+    ):  # fmt: skip
         if not 0 <= momentum < 1:
             raise ValueError(f"the momentum must be at least 0 and below 1, not {momentum}")
         self.momentum = momentum
@@ -123,8 +134,9 @@ class Adam(Optimizer):
     slots = ("mean", "square")
 
     def __init__(
-        self, parameters, learning_rate=1e-3, *, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0
-    ):
+        self, parameters: object, learning_rate: float = 1e-3, *,
+        betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
+    ):  # fmt: skip
         if not all(0 <= beta < 1 for beta in betas) or not eps > 0:
             raise ValueError(f"betas must be at least 0 and below 1, eps above 0: {betas}, {eps}")
         self.betas, self.eps = betas, eps
@@ -158,7 +170,7 @@ class Adam(Optimizer):
         p -= scratch
 
 
-def gradient_norm(parameters):
+def gradient_norm(parameters: Iterable[Tensor]) -> Array:
     """The common norm of all gradients, a 0-d float64 array on their device, which cannot overflow
     where squares of float32 do."""
     gradients = [p.grad for p in parameters if p.grad is not None]
@@ -166,7 +178,7 @@ def gradient_norm(parameters):
     return xp.sqrt(sum(xp.linalg.norm(g.astype(xp.float64)) ** 2 for g in gradients))
 
 
-def clip_gradient_norm(parameters, limit):
+def clip_gradient_norm(parameters: Iterable[Tensor], limit: float) -> Array:
     """Shorten all gradients together so that their common norm is at most `limit`.
 
     Returns the norm before, a 0-d array on the device (reading it waits for the device).

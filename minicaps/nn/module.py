@@ -1,11 +1,15 @@
 """Module: an object that owns parameters, and other modules."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from minicaps.backend import array_module, to_host
+from minicaps.backend import Device, array_module, to_host
+from minicaps.errors import ShowsCall
 from minicaps.tensor import Tensor
 
 __all__ = ["Module"]
@@ -23,7 +27,7 @@ def watching(watcher):
         _watchers.reset(token)
 
 
-class Module:
+class Module(ShowsCall):
     """Base of layers and models.
 
     Parameters are the attributes that are leaf tensors requiring a gradient (not what `forward`
@@ -47,19 +51,19 @@ class Module:
         total = f"{type(self).__name__}, {self.number_of_parameters():,} parameters"
         return "\n".join([total, *lines])
 
-    def children(self):
+    def children(self) -> Iterator[tuple[str, "Module"]]:
         """Yield (name, module) of the modules directly inside this one."""
         for name, value in _parts(vars(self)):
             if isinstance(value, Module):
                 yield name, value
 
-    def modules(self, prefix=""):
+    def modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
         """Yield (prefix of its names, module): this one, then all inside, in every place."""
         yield prefix, self
         for name, child in self.children():
             yield from child.modules(f"{prefix}{name}.")
 
-    def named_parameters(self):
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (dotted name, tensor) of every parameter, in order of creation.
 
         A parameter that several layers share comes once, by its first name.
@@ -81,43 +85,43 @@ class Module:
             elif value.is_leaf:
                 yield prefix + name, value
 
-    def parameters(self):
+    def parameters(self) -> list[Tensor]:
         """Return the parameters as a list."""
         return [p for _, p in self.named_parameters()]
 
-    def number_of_parameters(self):
+    def number_of_parameters(self) -> int:
         """Return how many numbers are learned."""
         return sum(p.size for p in self.parameters())
 
-    def zero_grad(self):
+    def zero_grad(self) -> None:
         """Forget the gradients."""
         for p in self.parameters():
             p.grad = None
 
-    def train(self, training=True):
+    def train(self, training: bool = True) -> Self:
         """Switch this module and all inside to training (or, with False, to evaluation)."""
         for _, module in self.modules():
             module.training = training
         return self
 
-    def eval(self):
+    def eval(self) -> Self:
         """Switch to evaluation."""
         return self.train(False)
 
-    def reseed(self, *numbers):
+    def reseed(self, *numbers: int) -> None:
         """Give every layer that draws, from its `rng`, a new generator by `numbers` and place."""
         for place, (_, module) in enumerate(self.modules()):
             if hasattr(module, "rng"):
                 module.rng = np.random.default_rng([*numbers, place])
 
-    def to(self, device):
+    def to(self, device: Device) -> Self:
         """Move parameters and buffers to a `Device`, keeping their layout; forgets gradients.
 
         Make the optimiser afterwards: it keeps its arrays where the parameters were.
         """
         return self._convert(lambda array: _laid_out_like(array, array, device.xp))
 
-    def astype(self, dtype):
+    def astype(self, dtype: DTypeLike) -> Self:
         """Convert parameters and buffers to another floating-point dtype; otherwise as `to`."""
         return self._convert(lambda array: array.astype(dtype))
 
@@ -139,11 +143,11 @@ class Module:
         buffers = {name: getattr(owner, key) for name, owner, key in self._named_buffers()}
         return state | buffers
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, np.ndarray]:
         """Return {name: NumPy copy} of the parameters and buffers."""
         return {name: np.array(to_host(array)) for name, array in self._state().items()}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
         """Take parameters and buffers from {name: array}; names, shapes and dtypes must all fit."""
         own = self._state()
         if missing := sorted(own.keys() - state.keys()):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from minicaps import Tensor
+from minicaps.nn import Conv2d, DenseCaps, Linear, Module
 from minicaps.optim import SCHEDULES, SGD, Adam, clip_gradient_norm
 
 STEPS = 7
@@ -234,8 +235,8 @@ def test_the_state_is_named_by_slot_and_parameter():
 
 def test_an_optimiser_refuses_what_it_would_train_wrongly():
     first, second = Tensor(np.ones(2), True), Tensor(np.ones(2), True)
-    for wrong in ([], iter(()), [first, second], {}):
-        with pytest.raises(TypeError, match=r"wants \(name, tensor\) pairs"):
+    for wrong in ([], iter(()), {}, [("a", first), second], [np.ones(2)]):
+        with pytest.raises(TypeError, match="takes a model, its parameters, or"):
             Adam(wrong)
     for twice in ([("a", first), ("a", second)], [("a", first), ("b", first)]):
         with pytest.raises(ValueError, match="the same name, or one parameter is named twice"):
@@ -252,6 +253,8 @@ def test_an_optimiser_refuses_what_it_would_train_wrongly():
     for no_leaf in (np.ones(2), Tensor(np.ones(2)), first * 1):
         with pytest.raises(TypeError, match="a is not a tensor made with requires_grad"):
             Adam([("a", no_leaf)])
+    with pytest.raises(ValueError, match="one parameter is named twice"):
+        Adam([first, first])
     with pytest.raises(ValueError, match="the array of a is read-only: make the tensor of a copy"):
         SGD([("a", Tensor((first * 1).data, requires_grad=True))])
     half = Tensor(np.ones(2, np.float16), requires_grad=True)
@@ -260,6 +263,56 @@ def test_an_optimiser_refuses_what_it_would_train_wrongly():
     first.grad = np.ones(1)  # would broadcast silently
     with pytest.raises(ValueError, match=r"a is \(2,\), its gradient \(1,\)"):
         SGD([("a", first)]).step()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda model: model,
+        lambda model: model.parameters(),
+        lambda model: (p for p in model.parameters()),
+        lambda model: model.named_parameters(),
+        lambda model: dict(model.named_parameters()),
+    ],
+    ids=["model", "list", "generator", "pairs", "dictionary"],
+)
+def test_an_optimizer_takes_a_model_or_its_parameters(given):
+    model = Linear(3, 2, rng=0)
+    before = model.weight.numpy().copy()
+    optimizer = SGD(given(model), 0.5, momentum=0)
+    for p in model.parameters():
+        p.grad = np.ones_like(p.data)
+    optimizer.step()
+    assert np.allclose(model.weight.numpy(), before - 0.5)
+    assert np.allclose(model.bias.numpy(), -0.5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "call"),
+    [
+        (lambda: Linear((3, 4), 0), "Linear(inputs: int, outputs: int, rng"),
+        (lambda: Conv2d((1, 8), 5, 0), "Conv2d(inputs: int, outputs: int, kernel: int, rng"),
+        (lambda: Conv2d(1, 8, kernel_size=5), "Conv2d(inputs: int, outputs: int, kernel: int, rng"),
+        (lambda: DenseCaps((6, 10, 8, 16), 0), "DenseCaps(inputs: tuple[int, int], outputs"),
+        (lambda: Adam([Tensor(np.ones(1), True)], lr=0.1), "Adam(parameters: object, learning_"),
+    ],
+    ids=["tuple", "tuples", "PyTorch", "four", "optimizer"],
+)
+def test_a_wrong_constructor_call_shows_the_right_one(wrong, call):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        wrong()
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"The call is {call}"), note
+
+
+def test_the_call_shown_is_that_of_the_innermost_layer():
+    class Network(Module):
+        def __init__(self):
+            self.layer = Linear(3)
+
+    with pytest.raises(TypeError) as caught:
+        Network()
+    assert caught.value.__notes__[0].startswith("The call is Linear(")
 
 
 def test_adam_in_half_precision_leaves_alone_what_has_gradient_zero():

@@ -391,7 +391,7 @@ def test_a_shared_part_cannot_be_swept_twice():
 
 @pytest.mark.parametrize("y", [Tensor(1.0), Tensor(1.0) + 1])
 def test_backward_needs_a_graph(y):
-    with pytest.raises(RuntimeError, match="depends on no tensor with requires_grad=True"):
+    with pytest.raises(RuntimeError, match="depends on none with requires_grad=True"):
         y.backward()
 
 

@@ -9,10 +9,13 @@ import os
 import sys
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from minicaps.errors import DeviceError
+
+Array = Any  # a NumPy or CuPy array: CuPy brings no types, and need not be installed
 
 
 @dataclass(frozen=True)
@@ -24,23 +27,23 @@ class Device:
     name: str
     reason: str  # one line: why this device was chosen
 
-    def put(self, array):
+    def put(self, array: Array) -> Array:
         """Copy `array` (host or device) to this device; no copy when it is there already.
 
         A copy to a GPU does not wait for it: CuPy passes it through page-locked memory of its own.
         """
         return self.xp.asarray(to_host(array) if self.kind == "cpu" else array)
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Wait until the device has done all its work (for timing)."""
         if self.kind == "gpu":
             self.xp.cuda.get_current_stream().synchronize()
 
-    def free_memory(self):
+    def free_memory(self) -> int:
         """Return how many bytes of memory are free on a GPU."""
         return self.xp.cuda.runtime.memGetInfo()[0]
 
-    def allow_tf32(self, allowed):
+    def allow_tf32(self, allowed: bool) -> None:
         """Let a GPU round the factors of float32 matrix products to TF32 (11 bits), or forbid it.
 
         CuPy asks once in a process, before its first product. ValueError for allowing a CPU.
@@ -51,7 +54,7 @@ class Device:
             raise ValueError(f"TF32 is for GPUs, and this is the {self.name} ({self.reason})")
 
 
-def array_module(*arrays):
+def array_module(*arrays: Array) -> ModuleType:
     """Return cupy if any of `arrays` is a CuPy array, else numpy. Never imports cupy."""
     cupy = sys.modules.get("cupy")
     if cupy is not None and any(isinstance(a, cupy.ndarray) for a in arrays):
@@ -59,17 +62,17 @@ def array_module(*arrays):
     return np
 
 
-def device_of(array):
+def device_of(array: Array) -> str:
     """Return "cpu" or "gpu": where `array` lives."""
     return "cpu" if array_module(array) is np else "gpu"
 
 
-def is_array(value):
+def is_array(value: Any) -> bool:
     """Tell whether `value` is an array of either module (scalars are not arrays)."""
     return isinstance(value, np.ndarray) or array_module(value) is not np
 
 
-def choose_device(name="auto"):
+def choose_device(name: str = "auto") -> Device:
     """Return the `Device` called `name`: "cpu", "gpu" or "auto" (a GPU if one can be used).
 
     Raises DeviceError for "gpu" when CuPy or a GPU is missing (the message says which of the
@@ -112,11 +115,11 @@ def _usable_cupy():
     return cupy
 
 
-def to_host(array):
+def to_host(array: Array) -> np.ndarray:
     """Return `array` as a NumPy array (a copy if it lives on a GPU, else the array itself)."""
     return np.asarray(array) if array_module(array) is np else array.get()
 
 
-def scatter_add(target, index, values):
+def scatter_add(target: Array, index: Any, values: Array) -> None:
     """target[index] += values in place, where repeated indices add up (`+=` keeps one)."""
     array_module(target).add.at(target, index, values)

@@ -9,8 +9,11 @@ The cotangent is random. All ones would be blind to whatever adds up to zero: th
 sum(softmax(x)) is zero, so any multiple of a right one would pass.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
+from minicaps.backend import Array
 from minicaps.graph import no_grad
 from minicaps.tensor import Tensor
 
@@ -23,7 +26,10 @@ class GradientError(AssertionError):
     """A gradient differs from the central differences."""
 
 
-def check_gradients(function, *arrays, step=1e-5, rtol=1e-5, atol=1e-7, seed=0):
+def check_gradients(
+    function: Callable, *arrays: Array, step: float = 1e-5, rtol: float = 1e-5, atol: float = 1e-7,
+    seed: int = 0,
+) -> None:  # fmt: skip
     """Compare the gradients of `function` with respect to all `arrays` with central differences.
 
     function: takes tensors, one for each array, and returns a tensor of any shape, or several in

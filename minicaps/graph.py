@@ -12,7 +12,7 @@ import functools
 import heapq
 import itertools
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ def recording(on):
         is_recording.reset(token)
 
 
-def no_grad():
+def no_grad() -> AbstractContextManager[None]:
     """Inside this block ops record no graph: nothing to differentiate, nothing to keep."""
     return recording(False)
 
@@ -82,9 +82,7 @@ def backward(output, cotangent=None):
     may be left out for an output of one element, and is 1 then.
     """
     if output.node is None:
-        raise RuntimeError(
-            "backward() on a tensor that depends on no tensor with requires_grad=True"
-        )
+        raise RuntimeError("backward() on a tensor that depends on none with requires_grad=True")
     g = _initial_cotangent(output, cotangent)
     pending, queue = {output.node.id: (output.node, g)}, [-output.node.id]
     while queue:

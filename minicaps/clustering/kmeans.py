@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minicaps import ops
-from minicaps.backend import array_module, to_host
+from minicaps.backend import Array, array_module, to_host
 from minicaps.clustering import clusters
 from minicaps.clustering.clusters import Clusters
 from minicaps.clustering.steps import LEAST, weighted_mean
@@ -57,7 +57,9 @@ SPHERICAL = Geometry(
 )
 
 
-def kmeans(x, k, *, start=None, iterations=100, seed=0):
+def kmeans(
+    x: Array, k: int, *, start: Array | None = None, iterations: int = 100, seed: int = 0
+) -> Clusters:
     """Cluster points x (n, d) around k means, each point with the nearest one (Lloyd 1982).
 
     start: centres (k, d); default k-means++, drawn with `seed`. Ends after `iterations` moves of
@@ -68,7 +70,10 @@ def kmeans(x, k, *, start=None, iterations=100, seed=0):
     return _cluster(x, k, EUCLIDEAN, math.inf, start, iterations, seed)
 
 
-def soft_kmeans(x, k, *, inverse_temperature, start=None, iterations=100, seed=0):
+def soft_kmeans(
+    x: Array, k: int, *, inverse_temperature: float, start: Array | None = None,
+    iterations: int = 100, seed: int = 0,
+) -> Clusters:  # fmt: skip
     """As `kmeans`, with points shared: c_ij = softmax_j(−K |x_i − v_j|²).
 
     inverse_temperature: K, in units of 1/x²; the limit K → ∞ is K-means. A centre that gets
@@ -77,7 +82,10 @@ def soft_kmeans(x, k, *, inverse_temperature, start=None, iterations=100, seed=0
     return _cluster(x, k, EUCLIDEAN, inverse_temperature, start, iterations, seed)
 
 
-def spherical_kmeans(x, k, *, inverse_temperature=None, start=None, iterations=100, seed=0):
+def spherical_kmeans(
+    x: Array, k: int, *, inverse_temperature: float | None = None, start: Array | None = None,
+    iterations: int = 100, seed: int = 0,
+) -> Clusters:  # fmt: skip
     """Cluster points x (n, d) by direction: points pay −⟨x_i, v_j/|v_j|⟩, centres are sums.
 
     inverse_temperature: K of c_ij = softmax_j(K ⟨x_i, v_j/|v_j|⟩), in units of 1/x; None or

@@ -11,7 +11,7 @@ product of Gaussians of one dimension, so all three covariances share one densit
 import numpy as np
 
 from minicaps import ops
-from minicaps.backend import array_module
+from minicaps.backend import Array, array_module
 from minicaps.clustering import clusters
 from minicaps.clustering.clusters import Clusters, relative_rounding
 from minicaps.clustering.kmeans import starting_point
@@ -20,7 +20,10 @@ from minicaps.clustering.steps import LEAST, log_density, m_step
 COVARIANCES = ("full", "diagonal", "isotropic")
 
 
-def gmm(x, k, *, covariance="full", floor=None, sigma=None, start=None, iterations=100, seed=0):
+def gmm(
+    x: Array, k: int, *, covariance: str = "full", floor: float | None = None,
+    sigma: float | None = None, start: Array | None = None, iterations: int = 100, seed: int = 0,
+) -> Clusters:  # fmt: skip
     """Fit a mixture of k Gaussians to points x (n, d) by EM.
 
     covariance: "full", "diagonal" or "isotropic". floor: the least variance along any axis;

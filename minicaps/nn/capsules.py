@@ -2,16 +2,19 @@
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from minicaps import ops
 from minicaps.nn import init
+from minicaps.nn.init import Rng
 from minicaps.nn.layers import Conv2d, Linear, parameter
 from minicaps.nn.module import Module
-from minicaps.routing import make_votes, route_in_blocks
+from minicaps.routing import Routed, make_votes, route_in_blocks
 from minicaps.routing.couplings import Windows
 from minicaps.routing.registry import choose
+from minicaps.tensor import Tensor
 
 __all__ = ["ConvCaps", "Decoder", "DenseCaps", "PrimaryCaps", "Routing", "SharedCaps"]
 
@@ -24,12 +27,15 @@ class PrimaryCaps(Module):
     ordered by position, then by type.
     """
 
-    def __init__(self, channels, types, size, kernel, rng=None, *, stride=2, squash="paper"):
+    def __init__(
+        self, channels: int, types: int, size: int, kernel: int, rng: Rng = None, *,
+        stride: int = 2, squash: str = "paper",
+    ):  # fmt: skip
         ops.capsule.check_squash(squash)
         self.conv = Conv2d(channels, types * size, kernel, rng, stride=stride, init="glorot")
         self.size, self.squash = size, squash
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         maps = self.conv(x)  # (B, types·size, P, Q)
         capsules = group_channels(maps, self.size)
         return ops.squash(capsules, kind=self.squash)
@@ -49,13 +55,16 @@ class DenseCaps(Module):
     product. No bias. `routing` and options: see `Routing`.
     """
 
-    def __init__(self, inputs, outputs, rng=None, *, routing="agreement", **options):
+    def __init__(
+        self, inputs: tuple[int, int], outputs: tuple[int, int], rng: Rng = None, *,
+        routing: str = "agreement", **options: object,
+    ):  # fmt: skip
         (i, n), (j, d) = inputs, outputs
         gain = _shares(routing, i, j) / math.sqrt(i)
         self.weight = _by_child(init.capsule_normal(rng, (i, j, n, d), gain))
         self.routing = Routing(routing, (i, j), **options)
 
-    def forward(self, u):
+    def forward(self, u: Tensor) -> Routed:
         return self.routing(make_votes, u, self.weight, self.weight.size // self.weight.shape[2])
 
 
@@ -69,8 +78,9 @@ class SharedCaps(Module):
     """
 
     def __init__(
-        self, inputs, outputs, rng=None, *, children, length=1.0, routing="agreement", **options
-    ):
+        self, inputs: int, outputs: tuple[int, int], rng: Rng = None, *, children: int,
+        length: float = 1.0, routing: str = "agreement", **options: object,
+    ):  # fmt: skip
         parents, size = outputs
         # The sum of the children is I·length long where they agree, √I·length where they are
         # random: the start is between the two.
@@ -78,7 +88,7 @@ class SharedCaps(Module):
         self.weight = parameter(init.capsule_normal(rng, (parents, inputs, size), gain))
         self.routing = Routing(routing, (children, parents), **options)
 
-    def forward(self, u):
+    def forward(self, u: Tensor) -> Routed:
         def votes(u, weight):
             return ops.einsum("bin,jnd->bijd", u, weight)
 
@@ -95,8 +105,9 @@ class ConvCaps(Module):
     """
 
     def __init__(
-        self, inputs, outputs, kernel, rng=None, *, stride=1, routing="agreement", **options
-    ):
+        self, inputs: tuple[int, int], outputs: tuple[int, int], kernel: int, rng: Rng = None, *,
+        stride: int = 1, routing: str = "agreement", **options: object,
+    ):  # fmt: skip
         (types, n), (parents, d) = inputs, outputs
         children = kernel * kernel * types
         # An inner child divides itself among (kernel/stride)² windows, one in a corner has a
@@ -106,7 +117,7 @@ class ConvCaps(Module):
         self.kernel, self.stride = kernel, stride
         self.routing = Routing(routing, (children, parents), **options)
 
-    def forward(self, u):
+    def forward(self, u: Tensor) -> Routed:
         b, h, w, types, _ = u.shape
         windows = Windows((h, w), self.kernel, self.stride, types)
 
@@ -136,14 +147,17 @@ class Routing(Module):
     options: those of the routing; None leaves its default. Wrong ones are refused at once.
     """
 
-    def __init__(self, name, shape, **options):
+    def __init__(self, name: str, shape: tuple[int, int], **options: object):
         self.route = choose(name, **options)
         self.logits = parameter(np.zeros(shape, np.float32)) if name == "learned" else None
 
     def _logits(self):
         return [] if self.logits is None else [self.logits]
 
-    def forward(self, make_votes, u, weight, votes_size, windows=None):
+    def forward(
+        self, make_votes: Callable, u: Tensor, weight: Tensor, votes_size: int,
+        windows: Windows | None = None,
+    ) -> Routed:  # fmt: skip
         """Route make_votes(u, weight), `votes_size` numbers in a sample; windows as in `couple`."""
 
         def layer(u, weight, *logits):
@@ -159,13 +173,16 @@ class Decoder(Module):
     sigmoid at the end (Sabour et al. 2017, figure 2).
     """
 
-    def __init__(self, inputs, outputs, rng=None, *, hidden=(512, 1024)):
+    def __init__(
+        self, inputs: tuple[int, int], outputs: tuple[int, ...], rng: Rng = None, *,
+        hidden: Sequence[int] = (512, 1024),
+    ):  # fmt: skip
         widths, rng = [math.prod(inputs), *hidden], np.random.default_rng(rng)
         self.layers = [Linear(n, m, rng) for n, m in itertools.pairwise(widths)]
         self.layers.append(Linear(widths[-1], math.prod(outputs), rng, init="glorot"))
         self.image_shape = tuple(outputs)
 
-    def forward(self, poses):
+    def forward(self, poses: Tensor) -> Tensor:
         x = poses.reshape(poses.shape[0], math.prod(poses.shape[1:]))  # −1 fails on no samples
         for layer in self.layers[:-1]:
             x = ops.relu(layer(x))

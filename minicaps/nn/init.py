@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 
+Rng = np.random.Generator | int | None
+
 
 def initial(kind, rng, shape, fan_in, fan_out):
     """Values by the name of their kind.

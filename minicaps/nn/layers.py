@@ -4,7 +4,7 @@ import numpy as np
 
 from minicaps import ops
 from minicaps.backend import array_module
-from minicaps.nn.init import initial
+from minicaps.nn.init import Rng, initial
 from minicaps.nn.module import Module
 from minicaps.tensor import Tensor
 
@@ -19,11 +19,11 @@ def parameter(array):
 class Linear(Module):
     """y = x W + b: (…, n) -> (…, m). init: "he", for a ReLU after it, or "glorot"."""
 
-    def __init__(self, inputs, outputs, rng=None, *, init="he"):
+    def __init__(self, inputs: int, outputs: int, rng: Rng = None, *, init: str = "he"):
         self.weight = parameter(initial(init, rng, (inputs, outputs), inputs, outputs))
         self.bias = parameter(np.zeros(outputs, np.float32))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return x @ self.weight + self.bias
 
 
@@ -36,15 +36,16 @@ class Conv2d(Module):
     """
 
     def __init__(
-        self, inputs, outputs, kernel, rng=None, *, stride=1, padding=0, init="he", bias=True
-    ):
+        self, inputs: int, outputs: int, kernel: int, rng: Rng = None, *, stride: int = 1,
+        padding: int = 0, init: str = "he", bias: bool = True,
+    ):  # fmt: skip
         c, o, area = inputs, outputs, kernel * kernel
         weight = initial(init, rng, (o, kernel, kernel, c), c * area, o * area)
         self.weight = parameter(weight.transpose(0, 3, 1, 2))
         self.bias = parameter(np.zeros(o, np.float32)) if bias else None
         self.stride, self.padding = stride, padding
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return ops.conv2d(x, self.weight, self.bias, stride=self.stride, padding=self.padding)
 
 
@@ -55,12 +56,12 @@ class Dropout(Module):
     are drawn by NumPy on any device; `Module.reseed` makes them repeat.
     """
 
-    def __init__(self, rate):
+    def __init__(self, rate: float):
         if not 0 <= rate < 1:
             raise ValueError(f"dropout takes the share to drop, from 0 to below 1, not {rate}")
         self.rate, self.rng = float(rate), np.random.default_rng(0)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.rate == 0:
             return x
         kept = self.rng.random(x.shape, np.float32) >= self.rate
@@ -81,13 +82,13 @@ class BatchNorm2d(Module):
 
     buffers = ("mean", "variance")
 
-    def __init__(self, channels):
+    def __init__(self, channels: int):
         shape = (channels, 1, 1)
         self.scale = parameter(np.ones(shape, np.float32))
         self.shift = parameter(np.zeros(shape, np.float32))
         self.mean, self.variance = np.zeros(shape, np.float32), np.ones(shape, np.float32)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 4 or x.shape[1] != len(self.mean):
             raise ValueError(f"batch norm wants (B, {len(self.mean)}, H, W), not {x.shape}")
         if not self.training or x.size == 0:

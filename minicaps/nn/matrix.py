@@ -5,6 +5,7 @@ A grid of capsules is a pair: poses (B, H, W, T, 4, 4) and activations (B, H, W,
 """
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from minicaps import ops
 from minicaps.backend import array_module
 from minicaps.graph import joint
 from minicaps.nn import init
+from minicaps.nn.init import Rng
 from minicaps.nn.layers import Conv2d, parameter
 from minicaps.nn.module import Module
-from minicaps.routing import route_in_blocks
+from minicaps.routing import Routed, route_in_blocks
 from minicaps.routing.couplings import Windows
 from minicaps.routing.em import em
 from minicaps.tensor import Tensor, op
@@ -74,11 +76,11 @@ class MatrixPrimaryCaps(Module):
     activations through a sigmoid.
     """
 
-    def __init__(self, channels, types, rng=None):
+    def __init__(self, channels: int, types: int, rng: Rng = None):
         self.conv = Conv2d(channels, types * (SIDE**2 + 1), 1, rng, init="glorot")
         self.types = types
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         maps = self.conv(x).transpose(0, 2, 3, 1)  # (B, H, W, T·16 + T)
         b, h, w, _ = maps.shape
         ends = self.types * SIDE**2
@@ -89,7 +91,7 @@ class MatrixPrimaryCaps(Module):
 class MatrixCaps(Module):
     """Shared part of the layers below: transformation matrices, β_u and β_a, and EM routing."""
 
-    def __init__(self, children, parents, rng=None, **routing):
+    def __init__(self, children: int, parents: int, rng: Rng = None, **routing: object):
         self.weight = parameter(init.pose_identity(rng, (children, parents, SIDE, SIDE)))
         self.beta_u = parameter(np.zeros(parents, np.float32))
         self.beta_a = parameter(np.zeros(parents, np.float32))
@@ -97,12 +99,12 @@ class MatrixCaps(Module):
         nothing, one = Tensor(np.zeros((0, 1, 1, 1))), Tensor(np.zeros(1))
         self.route(nothing, nothing[:, :, 0, 0], one, one)  # refuses wrong options now
 
-    def routed(self, layer, poses, activations, votes_size):
+    def routed(
+        self, layer: Callable, poses: Tensor, activations: Tensor, votes_size: int
+    ) -> Routed:
         if poses.shape != (*activations.shape, SIDE, SIDE):
             given = f"{poses.shape} and {activations.shape}"
-            raise ValueError(
-                f"grids have poses (B, H, W, T, 4, 4), activations (B, H, W, T): {given}"
-            )
+            raise ValueError(f"not poses (B, H, W, T, 4, 4) and activations (B, H, W, T): {given}")
         inputs, parameters = [poses, activations], [self.weight, self.beta_u, self.beta_a]
         return route_in_blocks(layer, inputs, parameters, votes_size, copies=16, keep=True)
 
@@ -114,11 +116,14 @@ class MatrixConvCaps(MatrixCaps):
     A child divides itself among all parents of all windows that hold it. Options as in `em`.
     """
 
-    def __init__(self, types, parents, kernel, rng=None, *, stride=1, **routing):
+    def __init__(
+        self, types: int, parents: int, kernel: int, rng: Rng = None, *, stride: int = 1,
+        **routing: object,
+    ):  # fmt: skip
         super().__init__(kernel * kernel * types, parents, rng, **routing)
         self.kernel, self.stride = kernel, stride
 
-    def forward(self, poses, activations):
+    def forward(self, poses: Tensor, activations: Tensor) -> Routed:
         b, h, w, types = activations.shape
         windows = Windows((h, w), self.kernel, self.stride, types)
         (p, q), (children, parents) = windows.grid, self.weight.shape[:2]
@@ -141,7 +146,7 @@ class MatrixClassCaps(MatrixCaps):
     column, from 0 to 1, are added to the first two numbers of the last column of a vote.
     """
 
-    def forward(self, poses, activations):
+    def forward(self, poses: Tensor, activations: Tensor) -> Routed:
         _, h, w, types = activations.shape
         parents, children = self.weight.shape[1], h * w * types
         coordinates = _coordinates(array_module(poses.data), h, w, types, poses.dtype)

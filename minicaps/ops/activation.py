@@ -54,7 +54,7 @@ def log_sigmoid(x):
 
 
 @op
-def softmax(x, *, axis=-1):
+def softmax(x, *, axis: int = -1):
     """e^x / Σ e^x over `axis`."""
     xp, x = array_module(x), as_float(x)
     y = xp.exp(x - x.max(axis=axis, keepdims=True))
@@ -63,7 +63,7 @@ def softmax(x, *, axis=-1):
 
 
 @op
-def log_softmax(x, *, axis=-1):
+def log_softmax(x, *, axis: int = -1):
     """x − ln Σ e^x over `axis`."""
     xp, x = array_module(x), as_float(x)
     shifted = x - x.max(axis=axis, keepdims=True)

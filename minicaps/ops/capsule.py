@@ -37,7 +37,7 @@ def _polar(s, axis):
 
 
 @op
-def length(v, *, axis=-1):
+def length(v, *, axis: int = -1):
     """|v| over `axis`, which disappears; the gradient at the zero vector is 0."""
     xp = array_module(v)
     unit, n = _polar(v, axis)
@@ -45,7 +45,7 @@ def length(v, *, axis=-1):
 
 
 @op
-def direction(v, *, axis=-1):
+def direction(v, *, axis: int = -1):
     """v/|v| over `axis`; 0 at the zero vector, with gradient 0."""
     xp = array_module(v)
     unit, n = _polar(v, axis)
@@ -92,7 +92,7 @@ def check_squash(kind):
 
 
 @op
-def squash(s, *, axis=-1, kind="paper"):
+def squash(s, *, axis: int = -1, kind: str = "paper"):
     """Shorten the vectors along `axis` to a length in [0, 1) and keep their direction.
 
     v = g(n) s/n, n = |s|, with g by `kind`: "paper" n²/(1+n²) (Sabour et al. 2017, eq. 1),

@@ -15,7 +15,7 @@ from minicaps.graph import joint
 from minicaps.ops.fourier import by_spectra, worthwhile
 from minicaps.ops.product import einsum
 from minicaps.ops.shape import output_size, pad
-from minicaps.tensor import op
+from minicaps.tensor import Tensor, op
 from minicaps.threads import in_threads, over_parts, parts
 
 __all__ = ["conv2d", "conv2d_plain"]
@@ -90,7 +90,9 @@ def channels_last(x, padding=0):
     return xp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
 
 
-def conv2d_plain(x, weight, bias=None, *, stride=1, padding=0):
+def conv2d_plain(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: int = 1, padding: int = 0
+) -> Tensor:
     """The definition: multiply every window by the kernel and sum. Same arguments as conv2d."""
     _check(x, weight, bias, stride, padding)
     x = pad(x, width=((0, 0), (0, 0), (padding, padding), (padding, padding)))
@@ -107,7 +109,7 @@ def _windows(x, *, window, stride):
 
 
 @op
-def conv2d(x, weight, bias=None, *, stride=1, padding=0):
+def conv2d(x, weight, bias=None, *, stride: int = 1, padding: int = 0):
     """Cross-correlate images x (B, C, H, W) with kernels weight (O, C, K, L): (B, O, P, Q).
 
     P = (H + 2·padding − K) // stride + 1, and Q alike; bias (O,). Computed by patches, or by

@@ -2,7 +2,7 @@
 
 import math
 
-from minicaps.backend import array_module
+from minicaps.backend import Array, array_module
 from minicaps.ops.activation import log_sigmoid, log_softmax
 from minicaps.ops.math import where
 from minicaps.ops.reduce import mean, sum
@@ -16,7 +16,9 @@ __all__ = [
 
 
 @op
-def margin_loss(lengths, targets, *, m_plus=0.9, m_minus=0.1, down_weight=0.5):
+def margin_loss(
+    lengths, targets, *, m_plus: float = 0.9, m_minus: float = 0.1, down_weight: float = 0.5
+):
     """Margin loss of capsule lengths (B, J), Sabour et al. 2017, eq. 4.
 
     L = Σ_k T_k max(0, m⁺ − |v_k|)² + λ (1 − T_k) max(0, |v_k| − m⁻)², averaged over the batch.
@@ -32,7 +34,7 @@ def margin_loss(lengths, targets, *, m_plus=0.9, m_minus=0.1, down_weight=0.5):
 
 
 @op
-def spread_loss(activations, targets, *, margin):
+def spread_loss(activations, targets, *, margin: float):
     """Spread loss of activations (B, J), Hinton et al. 2018, eq. 3, for one label in each sample.
 
     L = Σ_{k≠t} max(0, m − (a_t − a_k))², averaged over the batch: the activation of the right class
@@ -55,14 +57,14 @@ def spread_loss(activations, targets, *, margin):
     return value, (pullback, None)
 
 
-def cross_entropy(logits, targets):
+def cross_entropy(logits: Tensor, targets: Array) -> Tensor:
     """Mean of −ln softmax(logits)[target]; logits (B, J), targets as in `margin_loss`."""
     present = one_hot(_raw(targets), _raw(logits))
     # No product: the logit of a class that is absent may be −∞
     return -sum(where(present > 0, log_softmax(logits, axis=1), 0)) / (logits.shape[0] or 1)
 
 
-def binary_cross_entropy(logits, targets):
+def binary_cross_entropy(logits: Tensor, targets: Array) -> Tensor:
     """Mean over all entries of −t ln σ(x) − (1−t) ln σ(−x).
 
     logits (B, J), targets as in `margin_loss`.
@@ -71,13 +73,15 @@ def binary_cross_entropy(logits, targets):
     return -_mean(log_sigmoid(where(present > 0, logits, -logits)))
 
 
-def mse(prediction, target):
+def mse(prediction: Tensor, target: Tensor | Array) -> Tensor:
     """Mean squared error over all entries of two arrays of one shape."""
     difference = _difference(prediction, target)
     return _mean(difference * difference)
 
 
-def reconstruction_loss(reconstruction, images, *, weight=0.0005):
+def reconstruction_loss(
+    reconstruction: Tensor, images: Tensor | Array, *, weight: float = 0.0005
+) -> Tensor:
     """weight × the *sum* of squared pixel errors, averaged over the batch (Sabour et al., 4.1)."""
     difference = _difference(reconstruction, images)
     return weight * sum(difference * difference) / (reconstruction.shape[0] or 1)

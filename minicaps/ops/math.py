@@ -116,7 +116,7 @@ def maximum(a, b):
 
 
 @op
-def clip(x, *, low=None, high=None):
+def clip(x, *, low: float | None = None, high: float | None = None):
     """x kept between `low` and `high` (numbers or None); slope 1 inside and on the ends, else 0."""
     if low is None and high is None:
         raise ValueError("clip needs low, high or both")

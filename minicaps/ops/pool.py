@@ -3,7 +3,7 @@
 from minicaps.backend import array_module
 from minicaps.ops.conv import channels_last, check_window, pull_windows, windows
 from minicaps.ops.reduce import mean
-from minicaps.tensor import op
+from minicaps.tensor import Tensor, op
 
 __all__ = ["avg_pool2d", "global_avg_pool", "max_pool2d"]
 
@@ -23,7 +23,7 @@ def _all_windows(x, window, stride):
 
 
 @op
-def avg_pool2d(x, *, window=2, stride=None):
+def avg_pool2d(x, *, window: int = 2, stride: int | None = None):
     """Mean of every window; the stride is the window's side unless given."""
     image, view, stride = _all_windows(x, window, stride)
     count = view.shape[3] * view.shape[4]
@@ -36,7 +36,7 @@ def avg_pool2d(x, *, window=2, stride=None):
 
 
 @op
-def max_pool2d(x, *, window=2, stride=None):
+def max_pool2d(x, *, window: int = 2, stride: int | None = None):
     """Largest of every window; equal ones share the gradient."""
     image, view, stride = _all_windows(x, window, stride)
     y = view.max(axis=(3, 4), keepdims=True)
@@ -50,6 +50,6 @@ def max_pool2d(x, *, window=2, stride=None):
     return y[:, :, :, 0, 0].transpose(0, 3, 1, 2), pullback
 
 
-def global_avg_pool(x):
+def global_avg_pool(x: Tensor) -> Tensor:
     """Mean over all positions: (B, C, H, W) -> (B, C)."""
     return mean(x, axis=(2, 3))

@@ -4,7 +4,7 @@ import math
 
 from minicaps.backend import array_module
 from minicaps.graph import joint
-from minicaps.tensor import op
+from minicaps.tensor import Tensor, op
 from minicaps.threads import matmul as product
 
 __all__ = ["einsum", "matmul"]
@@ -37,7 +37,7 @@ def matmul(a, b):
     return y, (pull_a, pull_b)
 
 
-def einsum(subscripts, *operands):
+def einsum(subscripts: str, *operands: Tensor) -> Tensor:
     """Sum of products in Einstein's notation, e.g. einsum("bij,bijd->bjd", c, votes).
 
     Write all indices and the arrow; no index may stand twice in one operand, and no "...".

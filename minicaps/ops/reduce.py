@@ -20,7 +20,7 @@ def _kept(shape, axis):
 
 
 @op
-def sum(x, *, axis=None, keepdims=False):
+def sum(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
     """Sum over `axis`; the gradient goes to every summand."""
     xp = array_module(x)
     kept = _kept(x.shape, axis)
@@ -30,7 +30,7 @@ def sum(x, *, axis=None, keepdims=False):
 
 
 @op
-def mean(x, *, axis=None, keepdims=False):
+def mean(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
     """Mean over `axis`."""
     xp = array_module(x)
     kept = _kept(x.shape, axis)
@@ -41,7 +41,7 @@ def mean(x, *, axis=None, keepdims=False):
 
 
 @op
-def max(x, *, axis=None, keepdims=False):
+def max(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
     """Largest element over `axis`; equal ones share the gradient."""
     kept = _kept(x.shape, axis)
     y = x.max(axis=axis, keepdims=keepdims)
@@ -54,7 +54,7 @@ def max(x, *, axis=None, keepdims=False):
 
 
 @op
-def logsumexp(x, *, axis=None, keepdims=False):
+def logsumexp(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
     """ln Σ e^x over `axis`, without overflow; its gradient is the softmax."""
     xp, x = array_module(x), as_float(x)
     kept = _kept(x.shape, axis)

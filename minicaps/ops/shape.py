@@ -1,5 +1,7 @@
 """Moving elements without changing them: their gradients move back."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
@@ -11,14 +13,14 @@ __all__ = ["concatenate", "expand", "getitem", "pad", "reshape", "stack", "trans
 
 
 @op
-def reshape(x, *, shape):
+def reshape(x, *, shape: tuple[int, ...]):
     """Same elements in row-major order, another shape (one entry may be −1)."""
     old = x.shape
     return x.reshape(shape), lambda g: g.reshape(old)
 
 
 @op
-def transpose(x, *, axes=None):
+def transpose(x, *, axes: tuple[int, ...] | None = None):
     """Reorder the axes (reversed by default), as numpy.transpose."""
     order = normalize_axis_tuple(axes or range(x.ndim)[::-1], x.ndim)
     back = tuple(sorted(range(len(order)), key=order.__getitem__))
@@ -26,12 +28,12 @@ def transpose(x, *, axes=None):
 
 
 @op
-def expand(x, *, shape):
+def expand(x, *, shape: tuple[int, ...]):
     """Repeat `x` to `shape` as broadcasting does; the gradient is summed back by the engine."""
     return array_module(x).broadcast_to(x, shape), lambda g: g
 
 
-def concatenate(tensors, *, axis=0):
+def concatenate(tensors: Sequence[Tensor], *, axis: int = 0) -> Tensor:
     """Join `tensors` along an existing axis."""
     return _concatenate(*tensors, axis=axis)
 
@@ -46,7 +48,7 @@ def _concatenate(*arrays, axis):
     return y, joint(lambda g, wanted: xp.split(g, ends[1:-1], axis=axis))
 
 
-def stack(tensors, *, axis=0):
+def stack(tensors: Sequence[Tensor], *, axis: int = 0) -> Tensor:
     """Join `tensors` of one shape along a new axis."""
     shape = list(tensors[0].shape)
     shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 1)
@@ -54,13 +56,13 @@ def stack(tensors, *, axis=0):
 
 
 @op
-def pad(x, *, width):
+def pad(x, *, width: int | tuple):
     """Surround `x` with zeros: width is ((before, after), ...), one pair for each axis."""
     inside = tuple(slice(before, before + n) for (before, _), n in zip(width, x.shape, strict=True))
     return array_module(x).pad(x, width), lambda g: g[inside]
 
 
-def getitem(x, index):
+def getitem(x: Tensor, index: object) -> Tensor:
     """x[index], with slices, None, integers, integer and boolean arrays; repeats add up."""
     parts = index if isinstance(index, tuple) else (index,)
     xp = array_module(x.data if isinstance(x, Tensor) else x)

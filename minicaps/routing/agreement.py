@@ -1,6 +1,6 @@
 """Routing by agreement: a parent is where the votes that agree with it meet.
 
-Sabour, Frosst and Hinton 2017, procedure 1, and two ways to read it as a fixed point:
+Sabour, Frosst and Hinton 2017, procedure 1, and two ways to read it as a fixed point -> Routed:
 
     c_ij = softmax_j(β b_ij)                each child i divides itself among the parents j
     s_j  = Σ_i c_ij û_j|i                   a weighted sum of votes
@@ -15,16 +15,17 @@ by hand; it visits the votes once for each sum above and keeps nothing of their 
 
 from minicaps import ops
 from minicaps.backend import array_module
-from minicaps.routing.couplings import beside_orphans, couple
+from minicaps.routing.couplings import Windows, beside_orphans, couple
 from minicaps.routing.fixed_point import meet_at_fixed_point
 from minicaps.routing.routed import Routed, RoutingOptions, check_votes, keeping, read_out
 from minicaps.tensor import Tensor, op
 
 
 def agreement_plain(
-    votes, *, iterations=3, update="accumulate", gradient="unrolled", inverse_temperature=1.0,
-    squash="paper", orphans=False, windows=None,
-):  # fmt: skip
+    votes: Tensor, *, iterations: int = 3, update: str = "accumulate", gradient: str = "unrolled",
+    inverse_temperature: float = 1.0, squash: str = "paper", orphans: bool = False,
+    windows: Windows | None = None,
+) -> Routed:  # fmt: skip
     """Routing by agreement as it is written on paper. Same arguments as `agreement`."""
     β = inverse_temperature
     RoutingOptions(iterations, update, gradient, β, squash)  # refuses wrong ones
@@ -60,9 +61,10 @@ def agreement_plain(
 
 
 def agreement(
-    votes, *, iterations=3, update="accumulate", gradient="unrolled", inverse_temperature=1.0,
-    squash="paper", orphans=False, windows=None,
-):  # fmt: skip
+    votes: Tensor, *, iterations: int = 3, update: str = "accumulate", gradient: str = "unrolled",
+    inverse_temperature: float = 1.0, squash: str = "paper", orphans: bool = False,
+    windows: Windows | None = None,
+) -> Routed:  # fmt: skip
     """Route votes (B, I, J, D) by agreement; returns Routed(poses, activations, couplings).
 
     iterations: r, the number of weighted sums; with "accumulate" also a sharpness, since b grows.

@@ -4,6 +4,8 @@ The votes û_j|i = W_ijᵀ u_i of CapsNet fill 94 MB at batch 128. If all fit in
 for the backward pass; else the backward pass makes those of each block again.
 """
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from minicaps import ops
@@ -25,7 +27,7 @@ def _check_votes(u, weight):
         raise ValueError(f"capsules (B, I, N) and weights (I, J, N, D) do not fit: {shapes}")
 
 
-def make_votes_plain(u, weight):
+def make_votes_plain(u: Tensor, weight: Tensor) -> Tensor:
     """û_j|i = W_ijᵀ u_i: capsules u (B, I, N) and weight (I, J, N, D) give votes (B, I, J, D)."""
     _check_votes(u, weight)
     return ops.einsum("bin,ijnd->bijd", u, weight)
@@ -61,7 +63,10 @@ def make_votes(u, weight):
     return votes.transpose(0, 2, 1, 3), joint(sweep)
 
 
-def route_in_blocks(layer, inputs, parameters, votes_size, *, copies=1, keep=None):
+def route_in_blocks(
+    layer: Callable[..., Routed], inputs: Sequence[Tensor], parameters: Sequence[Tensor],
+    votes_size: int, *, copies: int = 1, keep: bool | None = None,
+) -> Routed:  # fmt: skip
     """Equal to layer(*inputs, *parameters), in less memory: a few samples at a time.
 
     layer: a function of tensors that returns Routed, treating every sample alone, and depending on

@@ -12,16 +12,16 @@ Soft K-means among the votes of each sample, where each child has a vote for eve
 from minicaps import ops
 from minicaps.backend import array_module
 from minicaps.clustering.steps import LEAST, inverse, weighted_mean
-from minicaps.routing.couplings import couple
+from minicaps.routing.couplings import Windows, couple
 from minicaps.routing.fixed_point import meet_at_fixed_point
 from minicaps.routing.routed import Routed, RoutingOptions, check_votes, keeping, read_out
 from minicaps.tensor import Tensor, op
 
 
 def distance_plain(
-    votes, *, iterations=3, gradient="unrolled", inverse_temperature=1.0, squash="paper",
-    windows=None,
-):  # fmt: skip
+    votes: Tensor, *, iterations: int = 3, gradient: str = "unrolled",
+    inverse_temperature: float = 1.0, squash: str = "paper", windows: Windows | None = None,
+) -> Routed:  # fmt: skip
     """Distance routing as it is written on paper. Same arguments as `distance`."""
     λ = inverse_temperature
     RoutingOptions(iterations, None, gradient, λ, squash)  # refuses wrong ones
@@ -54,9 +54,9 @@ def distance_plain(
 
 
 def distance(
-    votes, *, iterations=3, gradient="unrolled", inverse_temperature=1.0, squash="paper",
-    windows=None,
-):  # fmt: skip
+    votes: Tensor, *, iterations: int = 3, gradient: str = "unrolled",
+    inverse_temperature: float = 1.0, squash: str = "paper", windows: Windows | None = None,
+) -> Routed:  # fmt: skip
     """Route votes (B, I, J, D) by distance; returns Routed(poses, activations, couplings).
 
     iterations: r, the number of means. inverse_temperature: λ, in units of 1/votes².

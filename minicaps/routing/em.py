@@ -18,6 +18,7 @@ In the paper β_u counts in each of the D dimensions: its β_u is ours divided b
 
 import math
 from collections import namedtuple
+from collections.abc import Callable
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from minicaps import ops
 from minicaps.backend import array_module
 from minicaps.clustering.steps import LEAST, inverse, log_density, m_step
 from minicaps.graph import joint
-from minicaps.routing.couplings import couple
+from minicaps.routing.couplings import Windows, couple
 from minicaps.routing.routed import Routed, check_votes, keeping
 from minicaps.tensor import Tensor, op
 
@@ -38,9 +39,12 @@ def paper_schedule(iteration):
 
 
 def em_plain(
-    votes, activations=None, beta_u=None, beta_a=None, *, iterations=3, inverse_temperature=None,
-    step="complete", gradient="unrolled", start=None, floor=1e-4, windows=None,
-):  # fmt: skip
+    votes: Tensor, activations: Tensor | None = None, beta_u: Tensor | None = None,
+    beta_a: Tensor | None = None, *, iterations: int = 3,
+    inverse_temperature: float | Callable | None = None, step: str = "complete",
+    gradient: str = "unrolled", start: Tensor | None = None, floor: float = 1e-4,
+    windows: Windows | None = None,
+) -> Routed:  # fmt: skip
     """EM as it is written above, of small ops. Same arguments as `em`."""
     given = {"activations": activations, "beta_u": beta_u, "beta_a": beta_a, "start": start}
     _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
@@ -70,9 +74,12 @@ def em_plain(
 
 
 def em(
-    votes, activations=None, beta_u=None, beta_a=None, *, iterations=3, inverse_temperature=None,
-    step="complete", gradient="unrolled", start=None, floor=1e-4, windows=None,
-):  # fmt: skip
+    votes: Tensor, activations: Tensor | None = None, beta_u: Tensor | None = None,
+    beta_a: Tensor | None = None, *, iterations: int = 3,
+    inverse_temperature: float | Callable | None = None, step: str = "complete",
+    gradient: str = "unrolled", start: Tensor | None = None, floor: float = 1e-4,
+    windows: Windows | None = None,
+) -> Routed:  # fmt: skip
     """Route votes (B, I, J, D) of children with activations (B, I) by EM.
 
     beta_u, beta_a: (J,), learned; they and the activations, which are probabilities, only for the

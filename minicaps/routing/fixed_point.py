@@ -9,9 +9,10 @@ v ← f(v, θ) converges where f contracts. Two ways to ∂loss/∂θ, given g =
 
 import math
 import warnings
+from collections.abc import Callable
 
 from minicaps import ops
-from minicaps.backend import array_module
+from minicaps.backend import Array, array_module
 from minicaps.graph import joint, no_grad, recording
 from minicaps.routing.routed import keeping
 from minicaps.tensor import Tensor, op
@@ -19,7 +20,9 @@ from minicaps.tensor import Tensor, op
 REST = 16  # a round that changes a sample by so many rounding errors has found its fixed point
 
 
-def fixed_point(step, start, *parameters, iterations, gradient="unrolled"):
+def fixed_point(
+    step: Callable, start: Array, *parameters: Tensor, iterations: int, gradient: str = "unrolled"
+) -> Tensor:
     """Repeat v ← step(v, *parameters) `iterations` times, from the tensor `start`.
 
     step: a function of tensors, made of ops, that treats every sample (first axis) alone and
@@ -102,7 +105,7 @@ def meet_at_fixed_point(meet, move, votes, v, iterations):
     return *meet(votes, v), earlier
 
 
-def cosine_activation(x, *, iterations=50, gradient="unrolled"):
+def cosine_activation(x: Tensor, *, iterations: int = 50, gradient: str = "unrolled") -> Tensor:
     """The y that solves y + cos y = x, of any shape, by y ← x − cos y from y = x.
 
     The derivative of a round is sin y: the closer to ±1, the slower. The others as in
@@ -111,7 +114,9 @@ def cosine_activation(x, *, iterations=50, gradient="unrolled"):
     return fixed_point(lambda y, x: x - ops.cos(y), x, x, iterations=iterations, gradient=gradient)
 
 
-def self_consistent_pooling(x, *, iterations=50, gradient="unrolled"):
+def self_consistent_pooling(
+    x: Tensor, *, iterations: int = 50, gradient: str = "unrolled"
+) -> Tensor:
     """Pool vectors x (B, I, D) into m (B, D) with m = Σ_i softmax_i(⟨m, x_i⟩) x_i, from the mean.
 
     The answer weighs the question that it answers. The others as in `fixed_point`.

@@ -1,6 +1,7 @@
 """What every routing returns, and what routings of vectors are asked."""
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ keeping = ContextVar("keeping", default=False)  # whether routings keep their hi
 
 
 @contextmanager
-def keep_history():
+def keep_history() -> Iterator[None]:
     """Inside this block every routing leaves its iterations in `Routed.history`."""
     token = keeping.set(True)
     try:
@@ -43,12 +44,12 @@ class Routed(_Capsules):
 
     history = ()
 
-    def with_history(self, history):
+    def with_history(self, history: Iterable["Routed"]) -> "Routed":
         """Keep the Routed of every iteration beside this one; returns it."""
         self.history = tuple(history)
         return self
 
-    def map(self, function):
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Routed":
         """Apply `function` to poses, activations and couplings, of every iteration too."""
         history = (one.map(function) for one in self.history)
         return Routed(*map(function, self)).with_history(history)

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 
 from minicaps import ops
-from minicaps.backend import Array, array_module
+from minicaps.backend import array_module
 from minicaps.graph import joint, no_grad, recording
 from minicaps.routing.routed import keeping
 from minicaps.tensor import Tensor, op
@@ -21,7 +21,7 @@ REST = 16  # a round that changes a sample by so many rounding errors has found 
 
 
 def fixed_point(
-    step: Callable, start: Array, *parameters: Tensor, iterations: int, gradient: str = "unrolled"
+    step: Callable, start: Tensor, *parameters: Tensor, iterations: int, gradient: str = "unrolled"
 ) -> Tensor:
     """Repeat v ← step(v, *parameters) `iterations` times, from the tensor `start`.
 

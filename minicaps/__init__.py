@@ -12,4 +12,4 @@ from minicaps.graph import no_grad
 from minicaps.tensor import Tensor, op
 
 __all__ = ["Tensor", "no_grad", "op", "ops"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"

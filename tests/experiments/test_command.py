@@ -133,7 +133,7 @@ def test_the_readme_has_the_headlines(capsys):
     """As `python -m minicaps.experiments` prints them."""
     assert command.main(["--out", str(ROOT / "lessons/results/experiments")]) == 0
     table = [row for row in capsys.readouterr().out.splitlines() if row.startswith("|")]
-    assert "\n".join(table) in (ROOT / "README.md").read_text()
+    assert "\n".join(table) in (ROOT / "minicaps/experiments/README.md").read_text()
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lessons.machinery.page import LESSONS
+from lessons.machinery.web import reference
 
 SITE = LESSONS.parent / "_site"
 NEEDED = ("sphinx", "myst_parser", "furo", "mathjax")
@@ -79,9 +80,23 @@ def stage(folder):
         quote = r"```{code-block} python\n:caption: \1"
         text = re.sub(r"^\n?```python source=(\S+)$", quote, text, flags=re.MULTILINE)
         (folder / f"{name}.md").write_text(text, "utf-8")
+    references = sorted(path.stem for path in (LESSONS / "reference").glob("*.md"))
+    for name in references:
+        text = reference.expand((LESSONS / "reference" / f"{name}.md").read_text("utf-8"))
+        (folder / f"reference_{name}.md").write_text(text, "utf-8")
     contents = (LESSONS / "README.md").read_text("utf-8").split(WRITING)[0]
-    tree = "\n".join(["\n```{toctree}", ":hidden:", "", *names, "```", ""])
-    (folder / "index.md").write_text(contents + tree, "utf-8")
+    contents = re.sub(r"\(reference/(\w+)\.md\)", r"(reference_\1.md)", contents)
+    (folder / "index.md").write_text(
+        contents
+        + _tree("Lessons", names)
+        + _tree("Reference", [f"reference_{n}" for n in references]),
+        "utf-8",
+    )
+
+
+def _tree(caption, names):
+    """A part of the menu, hidden on the page itself."""
+    return "\n".join(["\n```{toctree}", ":hidden:", f":caption: {caption}", "", *names, "```", ""])
 
 
 def _run_sphinx(source, made):

@@ -35,12 +35,13 @@ def entry(module, name, value):
         return None  # it has a page of its own
     if not callable(value):
         return f"## {name}\n\n`{module}.{name}` = `{_short(value)}`\n"
-    lines = [f"## {name}\n", _signature(f"{module}.{name}", value), prose(inspect.getdoc(value))]
+    # On a wide screen the signature stands beside the docstring before it
+    lines = [f"## {name}\n", prose(inspect.getdoc(value)), _signature(f"{module}.{name}", value)]
     if inspect.isclass(value):
         for key, method in vars(value).items():
             documented = inspect.isfunction(method) and method.__doc__ and not key.startswith("_")
             if documented and module.partition(".")[0] == "minicaps":
-                lines += [f"### {name}.{key}\n", _signature(key, method), prose(method.__doc__)]
+                lines += [f"### {name}.{key}\n", prose(method.__doc__), _signature(key, method)]
     return "\n".join(lines)
 
 
@@ -52,7 +53,9 @@ def _signature(name, value):
     if hasattr(value, "raw"):
         text += " -> Tensor"
     text = re.sub(
-        r"minicaps\.[\w.]*\.(?=[A-Z])|numpy\.random\._generator\.|collections\.abc\.", "", text
+        r"minicaps\.[\w.]*\.(?=[A-Z])|numpy\.random\._generator\.|collections\.abc\.|pathlib\.",
+        "",
+        text,
     )
     text = text.replace("typing.Any", "Any")
     if len(text) > 76:  # an argument on each line

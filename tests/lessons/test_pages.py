@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,20 @@ def test_each_page_ends_with_links_to_its_neighbours():
         links = [f"[← {titles[k - 1]}]({PAGES[k - 1].name})"] if k else []
         links += [f"[{titles[k + 1]} →]({PAGES[k + 1].name})"] if path != PAGES[-1] else []
         assert path.read_text("utf-8").endswith("\n\n" + " · ".join(links) + "\n"), path.name
+
+
+def test_every_function_that_a_page_names_exists():
+    """In the code of the page, or in the repository: names change."""
+    folders = ("minicaps", "lessons/machinery", "tests")
+    known = "".join(p.read_text("utf-8") for f in folders for p in (ROOT / f).rglob("*.py"))
+    known += "".join(path.read_text("utf-8") for path in (ROOT / "lessons").glob("*.py"))
+    for path in PAGES:
+        text = path.read_text("utf-8")
+        code = "".join(block.code for block in read_blocks(path))
+        words = set(re.findall(r"\w+", known + code))
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        named = set(re.findall(r"`(_?[a-z]+(?:_[a-z]+)+)`", prose))
+        assert named <= words, f"{path.name}: {named - words}"
 
 
 def test_every_picture_is_on_a_page():

@@ -93,7 +93,7 @@ class CapsuleCNN(Network):
             (classes, 16),
             rng,
             children=p * q,
-            length=math.sqrt(Features.WIDTH),  # of a child whose values have magnitude one
+            length=math.sqrt(Features.WIDTH),  # length of a child whose values have magnitude one
             squash=squash,
             **asked,
         )

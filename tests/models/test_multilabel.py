@@ -216,7 +216,7 @@ def test_batches_of_an_epoch_are_composed_anew_and_repeatable():
 
 def test_members_are_not_shifted_apart_from_their_picture():
     split = compose(data.load("strokes", limit=40).train, 10)
-    with pytest.raises(ValueError, match="leave --shift out"):
+    with pytest.raises(ValueError, match="omit --shift"):
         batches(split, 16, seed=0, shift=1, parts=True)
 
 
@@ -318,12 +318,12 @@ def test_composed_pictures_are_no_single_ones():
     [
         (("--layout", "below"), "--layout says where"),
         (("--compose", "1"), "at least 2"),
-        (("--compose", "11"), "not of 11; these pictures have 10"),
+        (("--compose", "11"), "at most the 10 classes"),
         (("--compose", "2", "--layout", "above"), "choose from"),
         (("--compose", "2", "--loss", "spread"), "--loss spread requires exactly one class"),
         (("--compose", "2", "--loss", "cross-entropy"), "cross-entropy requires exactly one class"),
         (("--compose", "2", "--model", "matrix-capsnet"), "try --loss margin"),
-        (("--compose", "2", "--shift", "2"), "leave --shift out"),
+        (("--compose", "2", "--shift", "2"), "omit --shift"),
     ],
 )
 def test_what_does_not_go_together_is_refused(capsys, options, message):
@@ -337,7 +337,7 @@ def test_pictures_of_several_classes_are_not_composed(capsys, tmp_path):
         tmp_path / "x.npz", images=np.random.default_rng(0).random((30, 20, 20)), labels=labels
     )
     arguments = ("--data", str(tmp_path / "x.npz"), "--compose", "2", "--out", "run")
-    assert "nothing to compose" in refused(capsys, *arguments, code=2)
+    assert "cannot be composed" in refused(capsys, *arguments, code=2)
 
 
 @pytest.mark.slow

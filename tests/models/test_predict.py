@@ -234,10 +234,10 @@ def test_a_run_folder_of_arrays_serves_the_commands(tmp_path, capsys, monkeypatc
         ({"resume": "run"}, TypeError, "fit has no option resume"),
         ({"epochs": 0}, ValueError, "--epochs"),
         ({"model": "resnet"}, ValueError, "resnet"),
-        ({"test": (np.zeros((2, 20, 20)), [0, 5])}, DataError, "'5', which is no class"),
+        ({"test": (np.zeros((2, 20, 20)), [0, 5])}, DataError, "'5', which is not a class"),
         ({"class_names": ["a", "b", "c"]}, ValueError, "'c'"),
         ({"labels": np.zeros(40)}, ValueError, "at least 2 classes"),
-        ({"labels": np.zeros(3)}, DataError, "40 images and labels of shape"),
+        ({"labels": np.zeros(3)}, DataError, "40 images, but labels of shape"),
         ({"labels": np.full(40, np.nan)}, ValueError, "at least 2 classes"),
     ],
 )

@@ -1,6 +1,7 @@
-"""Pictures of one's own, as a new user has them: a folder of shapes in colour, 40×56.
+"""Draw an example of custom data: folders of color images of shapes, 40×56 pixels.
 
-`python tests/shapes.py FOLDER [COUNT]` draws 50, or COUNT, into FOLDER/circle, /square, /triangle.
+`python tests/shapes.py FOLDER [COUNT]` draws COUNT images (default 50) into FOLDER/circle,
+FOLDER/square and FOLDER/triangle.
 """
 
 import sys
@@ -11,11 +12,11 @@ from PIL import Image, ImageDraw
 
 NAMES = ("circle", "square", "triangle")
 HEIGHT, WIDTH = 40, 56
-FINE = 4  # drawn so many times larger, for smooth edges
+FINE = 4  # factor of supersampling, for smooth edges
 
 
 def draw(name, random):
-    """A shape of random colour, place and size before a random darker background; a picture."""
+    """Draw a shape of random color, position and size on a random darker background."""
     ground, colour = random.integers(0, 90, 3), random.integers(130, 256, 3)
     radius = random.uniform(12, 16)
     x, y = random.uniform(radius + 1, WIDTH - radius - 1), random.uniform(radius + 1, 39 - radius)
@@ -31,7 +32,7 @@ def draw(name, random):
 
 
 def write(folder, count=50, seed=0):
-    """Write `count` pictures of the three shapes, in turn; return the folder."""
+    """Write `count` images, cycling through the three shapes, and return the folder."""
     random = np.random.default_rng(seed)
     for k in range(count):
         path = Path(folder, NAMES[k % 3], f"{k:02}.png")

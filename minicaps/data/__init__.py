@@ -1,8 +1,9 @@
-"""Data sets: `strokes` is drawn, `mnist` and `fashion-mnist` are read, and downloaded if needed,
-one's own are read from their path.
+"""Built-in data sets, and custom data read from a path.
 
-`load` gives a `Dataset`; `minicaps.data.batches.batches` iterates over one of its splits. All is
-NumPy; the trainer moves batches to its device. `python -m minicaps.data` lists, fetches and shows.
+`strokes` is drawn; `mnist` and `fashion-mnist` are read from files, which are downloaded if needed.
+`load` returns a `Dataset`, and `minicaps.data.batches.batches` iterates over one of its splits. All
+arrays are NumPy arrays; the trainer moves batches to its device. `python -m minicaps.data` lists,
+fetches and shows the data sets.
 """
 
 import os
@@ -32,23 +33,38 @@ def load(
     compose: int | None = None,
     layout: str = "overlap",
 ) -> Dataset:
-    """Load a data set by its name, or one's own by its path (`minicaps.data.own` says what it may
-    be). A name goes before a file of the same name: write `./mnist`.
+    """Load a data set by its name, or custom data by its path.
 
-    folder: searched first for the files of `mnist` and `fashion-mnist`; `download.roots` lists the
-        folders searched after it.
-    limit: keep only so many training samples, the first ones, or of one's own some of each class.
-        The test split stays whole, so that test figures stay comparable.
-    seed: which `strokes` are drawn, how one's own data is split, and what is composed; the others
-        are what their files hold.
-    size: (height, width) that all pictures are fitted to, proportions kept and zeros around.
-    compose: make pictures of so many, of different classes; layout: where in the picture they are,
-        as `minicaps.data.compose.compose` says. Training pictures are made of training pictures
-        only, test pictures of test pictures.
+    Parameters
+    ----------
+    name : a name from `NAMES`, or a path to custom data
+        The formats are described in `minicaps.data.own.load`. A name takes precedence over a file
+        of the same name, so write `./mnist` for the file.
+    folder : first folder to search for the files of `mnist` and `fashion-mnist`
+        `download.roots` lists the folders searched after it.
+    limit : number of training samples to keep
+        The first samples are kept; for custom data, some of each class. The test split is never
+        limited, so that test results remain comparable.
+    seed : seed for drawing `strokes`, splitting custom data and composing images
+        It has no effect on `mnist` and `fashion-mnist` themselves.
+    size : (height, width) that all images are resized to
+        The aspect ratio is kept, and the rest of the image is filled with zeros.
+    compose : number of images of different classes that are combined into each image
+        Training images are composed of training images only, test images of test images.
+    layout : arrangement of composed images; see `minicaps.data.compose.compose`
 
-    Raises ValueError for an unknown name, a limit outside 1..training samples, a folder for what is
-    not searched, or what cannot be composed; `DataError` for data that is missing, damaged or not
-    what its name says.
+    Returns
+    -------
+    A `Dataset`.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, if `limit` is not between 1 and the number of training samples, if
+        `folder` is given for a data set that is not searched for, or if the images cannot be
+        composed.
+    DataError
+        If files are missing, damaged, or belong to another data set.
     """
     dataset = _load(name, folder, limit, seed, size)
     return dataset if compose is None else _composed(dataset, compose, layout, seed)
@@ -61,16 +77,16 @@ def _load(name, folder, limit, seed, size):
         train, test = download.read(name, folder, limit)
         dataset = Dataset(name, train, test, download.SOURCES[name].class_names)
     elif folder is not None:
-        how = "drawn, not read" if name == "strokes" else "read from their own path"
-        raise ValueError(f"{name} are {how}: leave the folder {folder} out")
+        how = "drawn, not read" if name == "strokes" else "read from that path"
+        raise ValueError(f"no folder is needed for {name}, which is {how}: omit {folder}")
     elif name == "strokes":
         dataset = _strokes(limit, seed)
     elif os.path.exists(name):
         return own.load(name, limit=limit, seed=seed, size=size)
     else:
         raise ValueError(
-            f"unknown data set {name!r}: choose from {', '.join(NAMES)}, or give the path of your"
-            " own; there is none of this name"
+            f"unknown data set {name!r}, and no such path: choose from {', '.join(NAMES)}, or give"
+            " the path of custom data"
         )
     parts = {part: fitted(getattr(dataset, part), Target(size)) for part in ("train", "test")}
     return replace(dataset, **parts)
@@ -78,19 +94,19 @@ def _load(name, folder, limit, seed, size):
 
 def _composed(dataset, count, layout, seed):
     if dataset.multi:
-        raise ValueError(f"{dataset.name} has pictures of several classes: nothing to compose")
+        raise ValueError(f"{dataset.name} is multi-label already: its images cannot be composed")
     train, test = (
         compose_pictures(part, len(dataset.class_names), count=count, layout=layout, seed=seed)
         for part in (dataset.train, dataset.test)
     )
-    note = f"each picture is composed of {count} of different classes ({layout})"
+    note = f"each image is composed of {count} images of different classes ({layout})"
     return replace(dataset, train=train, test=test, notes=(*dataset.notes, note))
 
 
 def _strokes(limit, seed):
     if limit is not None and limit > drawn.TRAIN_SIZE:
         raise ValueError(
-            f"limit {limit} is more than the {drawn.TRAIN_SIZE} training samples of strokes"
+            f"limit {limit} exceeds the {drawn.TRAIN_SIZE} training samples of strokes"
         )
     train = Split(*drawn.strokes(limit or drawn.TRAIN_SIZE, seed=seed, part="train"))
     test = Split(*drawn.strokes(drawn.TEST_SIZE, seed=seed, part="test"))

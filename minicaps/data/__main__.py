@@ -1,4 +1,4 @@
-"""`python -m minicaps.data`: which data sets there are, where they lie, and what they look like."""
+"""Command `python -m minicaps.data`: list, fetch, export and show data sets."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ ABOUT = {
     **{name: source.title for name, source in download.SOURCES.items()},
 }
 COMMANDS = ("list", "fetch", "export", *NAMES, "PATH")
-NEIGHBOURS = 5000  # training samples that 1-nearest-neighbour may look at
+NEIGHBOURS = 5000  # training samples of the 1-nearest-neighbor classifier
 
 
 def main(arguments=None) -> int:
@@ -39,26 +39,26 @@ def main(arguments=None) -> int:
 def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m minicaps.data",
-        description="List, fetch and show the data sets.",
-        epilog="Files are searched in --data-dir, in the folder that "
-        f"{download.ENVIRONMENT} names, in the user's cache and in {download.DEBIAN}; what is in "
-        "none of them is downloaded into the cache. Example: python -m minicaps.data strokes",
+        description="List, fetch, export and show data sets.",
+        epilog="Files are searched for in --data-dir, in the folder that the environment variable "
+        f"{download.ENVIRONMENT} names, in the user's cache and in {download.DEBIAN}. Missing "
+        "files are downloaded to the cache. Example: python -m minicaps.data strokes",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     folder = argparse.ArgumentParser(add_help=False)
     folder.add_argument(
         "--data-dir",
         metavar="FOLDER",
-        help="search this folder first, and its subfolder of the data set's name",
+        help="search this folder first, and its subfolder with the name of the data set",
     )
 
     command = commands.add_parser(
-        "list", parents=[folder], help="all data sets, their sizes, and where they are"
+        "list", parents=[folder], help="list all data sets, their sizes and their locations"
     )
     command.set_defaults(run=_list)
 
     command = commands.add_parser(
-        "fetch", parents=[folder], help="find or download a data set, and check it"
+        "fetch", parents=[folder], help="find or download a data set and verify it"
     )
     command.add_argument(
         "name", choices=tuple(download.SOURCES), metavar="NAME", help=" or ".join(download.SOURCES)
@@ -68,12 +68,12 @@ def _parser():
     command = commands.add_parser(
         "export",
         parents=[folder],
-        help="write a test picture of each class as PNG, to try minicaps.predict",
-        description="Write the first test picture of each class as FOLDER/CLASS.png.",
+        help="write a test image of each class as PNG, for minicaps.predict",
+        description="Write the first test image of each class as FOLDER/CLASS.png.",
     )
-    text = f"{', '.join(NAMES)}, or the path of pictures of your own"
+    text = f"{', '.join(NAMES)}, or the path of custom data"
     command.add_argument("name", type=_name_or_path, metavar="DATA", help=text)
-    command.add_argument("to", type=Path, metavar="FOLDER", help="a new folder, or an empty one")
+    command.add_argument("to", type=Path, metavar="FOLDER", help="a new or empty folder")
     command.set_defaults(run=_export)
 
     _add_shown(commands, folder)
@@ -88,19 +88,19 @@ def _add_shown(commands, folder):
             name,
             parents=[folder] if name in download.SOURCES else [],
             help=f"show {about}",
-            description=f"Describe {about}, and write a picture of samples.",
+            description=f"Describe {about}, and write a figure of samples.",
         )
         command.add_argument(
             "--out",
             type=_png,
             default=Path(f"{name}.png"),
             metavar="PICTURE",
-            help="where the picture of samples goes (default: %(default)s)",
+            help="file for the figure of samples (default: %(default)s)",
         )
         command.set_defaults(run=_show, name=name)
         if name == "strokes":
             command.add_argument(
-                "--seed", type=number(int, 0), default=0, help="which digits are drawn (default: 0)"
+                "--seed", type=number(int, 0), default=0, help="seed of the digits (default: 0)"
             )
             command.set_defaults(run=_show_strokes)
 
@@ -108,27 +108,27 @@ def _add_shown(commands, folder):
 def _add_own(commands):
     command = commands.add_parser(
         "PATH",
-        help="show pictures of your own: a folder of classes, an .npz, four IDX files",
+        help="show custom data: a folder of class folders, an .npz file, or four IDX files",
         usage="python -m minicaps.data PATH [options]",
-        description="Show what minicaps.train would read from a folder with a folder for each"
+        description="Show what minicaps.train would read from a folder with one subfolder per"
         " class (or a table labels.csv), from an .npz file with images and labels (and"
-        " class_names), or from a folder with four IDX files.",
+        " optionally class_names), or from a folder with four IDX files.",
     )
     command.add_argument("path", type=_path, metavar="PATH", help="the folder or the file")
     command.add_argument(
         "--size",
         type=parse_size,
         metavar="N|HxW",
-        help="fit the pictures to N×N or H×W pixels, zeros around",
+        help="resize images to N×N or H×W pixels, padded with zeros to keep the aspect ratio",
     )
     command.add_argument(
-        "--seed", type=number(int, 0), default=0, help="which pictures are for testing (default: 0)"
+        "--seed", type=number(int, 0), default=0, help="seed of the test split (default: 0)"
     )
     command.add_argument(
         "--out",
         type=_png,
         metavar="PICTURE",
-        help="where the picture of samples goes (default: NAME-samples.png)",
+        help="file for the figure of samples (default: NAME-samples.png)",
     )
     command.set_defaults(run=_show_own)
 
@@ -136,8 +136,8 @@ def _add_own(commands):
 def _path(text):
     if not os.path.exists(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not there, and no name: choose from {', '.join(COMMANDS[:-1])}, or give"
-            " the path of pictures of your own"
+            f"{text!r} is neither a path nor a known name: choose from {', '.join(COMMANDS[:-1])},"
+            " or give the path of custom data"
         )
     return Path(text)
 
@@ -149,10 +149,10 @@ def _name_or_path(text):
 def _png(text):
     path = Path(text)
     if path.suffix.lower() != ".png":
-        raise argparse.ArgumentTypeError(f"the picture must be a .png file, got {text!r}")
+        raise argparse.ArgumentTypeError(f"the figure must be a .png file, got {text!r}")
     if path.is_dir() or not path.parent.is_dir():
         raise argparse.ArgumentTypeError(
-            f"cannot write {text!r}: it is a folder, or its folder does not exist"
+            f"cannot write {text!r}: it is a folder, or its parent folder does not exist"
         )
     return path
 
@@ -166,10 +166,10 @@ def _list(options):
             for file, path in zip(source.md5, found, strict=True)
         ]
         folders = sorted({str(path.parent) for path in found if path})
-        where = f"in {' and '.join(folders)}" if folders else "not here"
+        where = f"in {' and '.join(folders)}" if folders else "not found"
         missing = sum(path is None for path in found)
         if missing:
-            where += f", {missing} of 4 files to fetch: python -m minicaps.data fetch {name}"
+            where += f", {missing} of 4 files missing: python -m minicaps.data fetch {name}"
         train, test = source.sizes
         print(f"{name:14}{train:>7,} + {test:>6,}  {where}")
 
@@ -181,16 +181,16 @@ def _fetch(options):
 
 
 def _export(options):
-    with usage():  # a folder for what is not searched
+    with usage():  # --data-dir for a data set that is not searched for
         data = load(options.name, folder=options.data_dir)
-    results_folder(options.to, "name another FOLDER")
+    results_folder(options.to, "choose another FOLDER")
     if any(options.to.iterdir()):
-        raise DataError(f"{options.to} is not empty: name a new folder")
+        raise DataError(f"{options.to} is not empty: choose a new or empty folder")
     masks = {name: of_class(data.test.labels, k) for k, name in enumerate(data.class_names)}
     firsts = {name: mask.argmax() for name, mask in masks.items() if mask.any()}
     for name, first in zip(file_names(firsts), firsts.values(), strict=True):
         write_picture(options.to / f"{name}.png", data.test.images[first])
-    print(f"{len(firsts)} test pictures, one of each class: {options.to}")
+    print(f"{len(firsts)} test images, one of each class: {options.to}")
 
 
 def _show(options):
@@ -206,11 +206,11 @@ def _show_strokes(options):
     print(f"\n{'pose':14}{'lowest':>9}{'mean':>9}{'highest':>9}")
     for name, column in zip(strokes.POSE_NAMES, poses.T, strict=True):
         print(f"{name:14}{column.min():>z9.2f}{column.mean():>z9.2f}{column.max():>z9.2f}")
-    print("\ntest accuracy of classifiers that know nothing of shapes")
+    print("\ntest accuracy of simple classifiers on raw pixels")
     linear = baselines.linear(data.train, data.test)
     print(f"  linear (softmax regression on all training images)  {linear:.1%}")
     nearest = baselines.nearest_neighbour(data.train.take(slice(NEIGHBOURS)), data.test)
-    print(f"  nearest neighbour among {NEIGHBOURS:,} training images      {nearest:.1%}")
+    print(f"  nearest neighbor among {NEIGHBOURS:,} training images       {nearest:.1%}")
     _picture(options.out, data, strokes.POSE_NAMES)
 
 
@@ -218,7 +218,7 @@ def _show_own(options):
     data = load(str(options.path.absolute()), seed=options.seed, size=options.size)
     out = options.out or Path(f"{data.name}-samples.png")
     if options.path.resolve() in out.resolve().parents:
-        raise DataError(f"{out} would lie in the data: name another place by --out")
+        raise DataError(f"{out} would be inside the data folder: choose another place with --out")
     for note in data.notes:
         print(f"Note: {note}")
     _describe(data)
@@ -242,7 +242,7 @@ def _describe(data):
 def _picture(path, data, pose_names=(), **keywords):
     with writing(path):
         contact_sheet(path, data.train, data.class_names, pose_names, **keywords)
-    print(f"\npicture of training samples: {path}")
+    print(f"\nfigure of training samples: {path}")
 
 
 if __name__ == "__main__":

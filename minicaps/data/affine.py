@@ -1,10 +1,10 @@
-"""Digits that are rotated, sheared, scaled and moved, as those of affNIST are.
+"""Random rotation, shear, scaling and translation of digits, as in affNIST.
 
-affNIST (T. Tieleman, www.cs.toronto.edu/~tijmen/affNIST) puts changed digits of MNIST into pictures
-of 40×40. The ranges of rotation and shear are those of TensorFlow Federated's `infinite_emnist`,
-which follows it; that of scale is about the same (there 0.8 to 1.25). Translations are those that a
-digit of 28×28 has without leaving such a picture, in whole pixels, so that they alone change no
-digit.
+affNIST (T. Tieleman, www.cs.toronto.edu/~tijmen/affNIST) places transformed MNIST digits in images
+of 40×40 pixels. The ranges of rotation and shear are those of TensorFlow Federated's
+`infinite_emnist`, which follows affNIST; the range of scale is about the same (0.8 to 1.25 there).
+Translations are by whole pixels, so they do not change a digit, and keep all of its 28×28 pixels
+inside the image.
 """
 
 import numpy as np
@@ -12,22 +12,22 @@ import numpy as np
 from minicaps.data.dataset import Split, generator
 
 SIZE = 40  # pixels, height and width
-# Each is drawn uniformly from its range. Rotation in degrees, positive is clockwise; shear: x moves
-# by shear · y; scale: of the width and of the height, drawn by themselves
+# Each value is drawn uniformly from its range. Rotation is in degrees, positive clockwise; shear
+# moves x by shear · y; scale is drawn independently for width and height.
 RANGES = {"rotation": (-20.0, 20.0), "shear": (-0.2, 0.2), "scale": (0.8, 1.2)}
-MOST = 6  # pixels of translation in each direction
-BLOCK = 1000  # pictures that are transformed at once
+MOST = 6  # largest translation in each direction, in pixels
+BLOCK = 1000  # images transformed at once
 
 
 def changed(split, kinds=tuple(RANGES), *, seed=0):
-    """The pictures of `split` (n, C, H, W), each moved in one of 40×40, and changed at random in
-    its `kinds`, of `RANGES`; () only moves them.
+    """Transform the images (n, C, H, W) of `split` at random, in images of 40×40 pixels.
 
-    What is drawn depends on the seed alone: the angles are the same whichever other kinds go with
-    them. Raises ValueError for another kind.
+    Every image is translated; `kinds` names the transformations of `RANGES` applied in addition.
+    The random numbers depend on the seed alone, so the angles, for example, are the same whichever
+    other kinds are chosen. Raises ValueError for an unknown kind.
     """
     if unknown := set(kinds) - RANGES.keys():
-        raise ValueError(f"unknown kinds {sorted(unknown)}: there are {', '.join(RANGES)}")
+        raise ValueError(f"unknown kinds {sorted(unknown)}: choose from {', '.join(RANGES)}")
     random, n = generator(seed, 5), len(split)
     moves = random.integers(-MOST, MOST + 1, (n, 2)).astype(float)
     drawn = {kind: random.uniform(*RANGES[kind], (n, 2)) for kind in RANGES}
@@ -42,18 +42,18 @@ def changed(split, kinds=tuple(RANGES), *, seed=0):
 
 
 def rotation(degrees):
-    """Matrices (n, 2, 2) that turn (x, y), y downwards, clockwise by `degrees` (n,)."""
+    """Compute matrices (n, 2, 2) that rotate (x, y), y downward, clockwise by `degrees` (n,)."""
     angles = np.radians(degrees)
     cos, sin = np.cos(angles), np.sin(angles)
     return np.array([[cos, -sin], [sin, cos]]).transpose(2, 0, 1)
 
 
 def transformed(images, matrices, moves, size=SIZE):
-    """Images (n, C, H, W) in which the point (x, y), counted from the middle, x to the right and y
-    downwards, has gone to `matrices` (n, 2, 2) · (x, y) + `moves` (n, 2): (n, C, size, size).
+    """Apply affine transformations to images (n, C, H, W); returns (n, C, size, size).
 
-    Each new pixel is read where it came from, between four old ones in proportion (bilinear);
-    outside the picture there are zeros.
+    The point (x, y) moves to `matrices` (n, 2, 2) · (x, y) + `moves` (n, 2). The origin is the
+    center of the image, x points to the right and y downward. Each new pixel is interpolated
+    bilinearly between the four old pixels around its source. Pixels outside the image are zero.
     """
     made = np.empty((*images.shape[:2], size, size), images.dtype)
     for start in range(0, len(images), BLOCK):
@@ -67,13 +67,13 @@ def _read(images, matrices, moves, size):
     across, down = np.meshgrid(np.arange(size), np.arange(size))
     new = np.stack([across.ravel(), down.ravel()]) - (size - 1) / 2
     x, y = (np.linalg.inv(matrices) @ (new - moves[:, :, None])).swapaxes(0, 1)
-    x, y = x + (width - 1) / 2, y + (height - 1) / 2  # in the old picture, (n, size·size)
+    x, y = x + (width - 1) / 2, y + (height - 1) / 2  # in the old image, (n, size·size)
     left, above = np.floor(x), np.floor(y)
     padded, each = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1))), np.arange(n)[:, None]
     found = 0
     for row, share_of_row in ((above, above + 1 - y), (above + 1, y - above)):
         for column, share in ((left, left + 1 - x), (left + 1, x - left)):
-            r = np.clip(row + 1, 0, height + 1).astype(int)  # the edges are zeros
+            r = np.clip(row + 1, 0, height + 1).astype(int)  # the padding is zero
             c = np.clip(column + 1, 0, width + 1).astype(int)
             found = found + (share_of_row * share)[..., None] * padded[each, :, r, c]
     pixels = found.reshape(n, size, size, -1).transpose(0, 3, 1, 2)

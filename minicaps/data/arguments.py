@@ -1,4 +1,4 @@
-"""What commands take on the command line to name data and sizes of images."""
+"""Command-line arguments for data sets and image sizes."""
 
 import argparse
 import os
@@ -8,23 +8,25 @@ from minicaps import data
 
 
 def data_source(text):
-    """The name of a data set, or the path of the user's own; absolute, so that a run can go on from
-    another folder."""
+    """Parse the name of a data set or the path of custom data.
+
+    A path is made absolute so that a run can be resumed from another folder.
+    """
     if text in data.NAMES:
         return text
     if not text or not os.path.exists(text):
         raise argparse.ArgumentTypeError(
-            f"must be a path that exists, or choose from {', '.join(data.NAMES)}, not {text!r}"
+            f"must be an existing path or one of {', '.join(data.NAMES)}, got {text!r}"
         )
     return os.path.abspath(text)
 
 
 def parse_size(text):
-    """Height and width of pictures, from N or HxW: two whole numbers, as [H, W]."""
+    """Parse an image size, N or HxW, and return the integers [H, W]."""
     sides = re.fullmatch(r"([1-9]\d{0,4})(?:[x×]([1-9]\d{0,4}))?", text, re.ASCII)
     if not sides:
         raise argparse.ArgumentTypeError(
             f"must be a side of 1 to 99999 pixels, such as 28, or height x width, such as 40x56,"
-            f" not {text!r}"
+            f" got {text!r}"
         )
     return [int(sides[1]), int(sides[2] or sides[1])]

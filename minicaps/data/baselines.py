@@ -1,4 +1,4 @@
-"""Two classifiers that know nothing of shapes: what they reach says how hard a data set is."""
+"""Two classifiers on raw pixels, whose accuracy indicates how hard a data set is."""
 
 import numpy as np
 
@@ -6,33 +6,36 @@ from minicaps.data.dataset import Split
 
 
 def nearest_neighbour(train: Split, test: Split) -> float:
-    """Test accuracy of 1-nearest-neighbour: each test image gets the label of the training image
-    that is closest in pixels."""
+    """Compute the test accuracy of the 1-nearest-neighbor classifier.
+
+    Each test image gets the label of the training image with the smallest Euclidean distance.
+    """
     known, asked = _rows(train), _rows(test)
     # ‖a − k‖² = ‖a‖² − 2 a·k + ‖k‖², and ‖a‖² is the same for every k
     half_norms = 0.5 * (known * known).sum(axis=1)
     hits = 0
-    for block in range(0, len(asked), 500):  # bounds the memory of the table of distances
+    for block in range(0, len(asked), 500):  # limits the memory for distances
         nearest = (half_norms - asked[block : block + 500] @ known.T).argmin(axis=1)
         hits += np.count_nonzero(train.labels[nearest] == test.labels[block : block + 500])
     return hits / len(test)
 
 
 def linear(train: Split, test: Split, *, weight_decay=1e-3, steps=100) -> float:
-    """Test accuracy of softmax regression on the pixels, trained on the whole training split.
+    """Compute the test accuracy of softmax regression on the pixels of the whole training split.
 
-    Minimises mean cross-entropy + weight_decay/2 ‖W‖² by Nesterov's accelerated gradient with step
-    1/L. L bounds the curvature: the Hessian of softmax cross-entropy in its logits is at most 1/2
-    (D. Böhning, 1992), so that of the whole is at most half the largest eigenvalue of XᵀX/n, plus
-    the weight decay.
+    The regression minimizes mean cross-entropy + weight_decay/2 ‖W‖² by Nesterov's accelerated
+    gradient method with step size 1/L, where L is an upper bound on the curvature: the Hessian of
+    softmax cross-entropy with respect to the logits is at most 1/2 (D. Böhning, 1992), so the
+    Hessian of the whole objective is at most half the largest eigenvalue of XᵀX/n, plus the weight
+    decay.
     """
     mean = _rows(train).mean(axis=0)
-    x = _with_ones(_rows(train) - mean)  # centred pixels, and a constant for the bias
+    x = _with_ones(_rows(train) - mean)  # centered pixels, and ones for the bias
     n, columns = x.shape
     classes = int(max(train.labels.max(), test.labels.max())) + 1
     targets = np.eye(classes, dtype=x.dtype)[train.labels]
     decay = np.full((columns, 1), weight_decay, dtype=x.dtype)
-    decay[-1] = 0  # the bias is free
+    decay[-1] = 0  # no weight decay for the bias
     step = 1 / (0.5 * np.linalg.eigvalsh(x.T @ x / n)[-1] + weight_decay)
 
     weights = ahead = np.zeros((columns, classes), dtype=x.dtype)

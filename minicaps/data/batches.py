@@ -1,7 +1,7 @@
-"""Batches, shuffled and shifted reproducibly, so that a run can be resumed in mid-epoch.
+"""Batches, shuffled and shifted reproducibly, so that a run can be resumed within an epoch.
 
-Random numbers are NumPy's, on the host. Pictures are gathered and shifted where their arrays live,
-on the CPU or on a GPU, by the same code: the batches are bit-equal.
+Random numbers are drawn by NumPy on the host. Images are gathered and shifted on the device of
+their arrays, the CPU or a GPU, by the same code, so the batches are bit-identical.
 """
 
 import numpy as np
@@ -9,14 +9,14 @@ import numpy as np
 from minicaps.backend import array_module
 from minicaps.data.dataset import Split, generator
 
-SHARE = 0.5  # of the memory that is free on a GPU: more pictures would take room from training
+SHARE = 0.5  # largest fraction of a GPU's free memory for images; training needs the rest
 
 
 def resident(split: Split, device) -> Split:
-    """The pictures and labels of `split` on `device`, a `minicaps.backend.Device`, if they fit.
+    """Copy images and labels of `split` to `device`, a `minicaps.backend.Device`, if they fit.
 
-    A batch of them then costs a GPU the copy of its indices. Pictures that take more than `SHARE`
-    of its free memory stay where they are; so does everything for the CPU.
+    A batch then requires only the copy of its indices to the GPU. The split is returned unchanged
+    if it takes more than the fraction `SHARE` of the free memory, or if the device is the CPU.
     """
     if device.kind == "cpu" or split.nbytes > SHARE * device.free_memory():
         return split
@@ -24,16 +24,33 @@ def resident(split: Split, device) -> Split:
 
 
 def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift=0, parts=False):
-    """Iterate over one epoch in batches (images (b, channels, height, width), labels (b,)).
+    """Iterate over one epoch in batches.
 
-    b is `batch_size`, or less in the last batch. With `seed=None` the samples come in their own
-    order, with a seed in an order drawn from (seed, epoch). `shift=s` moves each image by whole
-    pixels, drawn from -s..s for each axis, and fills with zeros; it is for training images only,
-    and needs a seed. The shifts of a batch are drawn from (seed, epoch, index of the batch), so
-    `start=k` skips k batches and gives the others bit-equal. Composed pictures are new ones in
-    each epoch of a seed; with `parts=True` each batch has their members, too, each alone (b, k,
-    channels, height, width). Raises ValueError at the call, not at the first batch, for arguments
-    that make no sense.
+    Parameters
+    ----------
+    split : `Split` or `Composed` images
+    batch_size : number of samples per batch; the last batch may be smaller
+    seed : seed of the order and the shifts, or None for the order of the split
+        The order is drawn from (seed, epoch). With a seed, composed images are composed anew in
+        each epoch.
+    epoch : number of the epoch
+    start : number of batches to skip
+        The shifts of a batch are drawn from (seed, epoch, index of the batch), so the remaining
+        batches are bit-identical to those of a full epoch.
+    shift : largest random shift of each image along each axis, in pixels; for training only
+        The shift is an integer drawn from -shift..shift and requires a seed. Zeros are shifted in.
+    parts : whether to include the members of composed images, each alone
+
+    Returns
+    -------
+    An iterator over batches (images, labels) or (images, labels, parts), with images (b, channels,
+    height, width), labels (b,) or (b, classes), and parts (b, k, channels, height, width).
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range or arguments contradict each other. The error is raised by
+        the call, not by the first batch.
     """
     count = number_of_batches(len(split), batch_size)
     smallest_side = min(split.shape[1:])
@@ -46,9 +63,9 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
             f"shift must be 0 to {smallest_side - 1} pixels for these images, got {shift}"
         )
     if shift and seed is None:
-        raise ValueError(f"shift={shift} draws random numbers: give a seed")
+        raise ValueError(f"shift={shift} requires random numbers: give a seed")
     if shift and parts:
-        raise ValueError("the members of composed pictures cannot be shifted: leave --shift out")
+        raise ValueError("the members of composed images cannot be shifted: omit --shift")
     if seed is not None:
         split = split.at(epoch)
     order = (
@@ -68,19 +85,22 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
 
 
 def number_of_batches(samples: int, batch_size: int) -> int:
-    """How many batches `batches` makes of so many samples; the last may be smaller."""
+    """Compute the number of batches in an epoch; the last batch may be smaller."""
     if batch_size < 1:
         raise ValueError(f"batch size must be at least 1, got {batch_size}")
     return -(-samples // batch_size)
 
 
 def shifted(images, offsets):
-    """Move image i of images (n, channels, height, width) by offsets[i] = (down, right), in whole
-    pixels; zeros move in. images: on any device; offsets: NumPy's."""
+    """Shift image i of images (n, channels, height, width) by offsets[i] = (down, right) pixels.
+
+    Zeros are shifted in. The images may be on any device; the offsets are a NumPy array of
+    integers.
+    """
     xp, (n, channels, height, width) = array_module(images), images.shape
     margin = int(np.abs(offsets).max(initial=0))
     padded = xp.pad(images, ((0, 0), (0, 0), (margin, margin), (margin, margin)))
-    # All windows of the size of an image: (n, channels, down, right, height, width), no copy.
+    # All windows with the size of an image: (n, channels, down, right, height, width), no copy.
     sn, sc, sh, sw = padded.strides
     places = (2 * margin + 1, 2 * margin + 1)
     windows = xp.lib.stride_tricks.as_strided(

@@ -1,7 +1,7 @@
-"""Pictures with several classes, composed of single ones: laid over each other, or joined.
+"""Multi-label images composed of single images, which are overlaid or joined.
 
-A composed picture is made when it is asked for, from the indices and offsets of its members; only
-the single pictures take memory. Each member can also be had alone, as a decoder shall redraw it.
+Composed images are computed on demand from the indices and offsets of their members, so only the
+single images take up memory. Each member is also available alone, as a target of the decoder.
 """
 
 import hashlib
@@ -14,17 +14,24 @@ from minicaps.data.batches import shifted
 from minicaps.data.dataset import Split, generator
 
 LAYOUTS = ("overlap", "below", "beside")
-BLOCK = 500  # pictures that are composed at once: their members need memory for a moment
-SHIFT = {"overlap": 4, "below": 0, "beside": 0}  # pixels, by default
+BLOCK = 500  # images composed at once, to limit the memory of their members
+SHIFT = {"overlap": 4, "below": 0, "beside": 0}  # default in pixels
 
 
 @dataclass(frozen=True, eq=False)
 class Composed:
-    """n pictures of several classes, each of k members; what `compose` makes.
+    """Set of n images composed of k members each; the result of `compose`.
 
-    single: the N single pictures. members (n, k): which of them each is made of, k of different
-    classes. offsets (n, k, 2): (down, right), how far each is moved. labels (n, J) uint8: 1 for
-    each class that is present. seed, epoch: what members and offsets were drawn from.
+    Attributes
+    ----------
+    single : the N single images
+    members : shape (n, k)
+        Indices of the single images in each composed image, all of different classes.
+    offsets : shape (n, k, 2)
+        Shift (down, right) of each member, in pixels.
+    labels : uint8, shape (n, J), 1 for each class that is present
+    layout, shift : arguments of `compose`
+    seed, epoch : origin of the random members and offsets
     """
 
     single: Split
@@ -44,7 +51,7 @@ class Composed:
 
     @property
     def shape(self):
-        """(channels, height, width) of a composed picture."""
+        """Shape of a composed image, (channels, height, width)."""
         (height, width), count = self._cell(), self.members.shape[1]
         rows = count if self.layout == "below" else 1
         columns = count if self.layout == "beside" else 1
@@ -52,29 +59,32 @@ class Composed:
 
     @property
     def pixels(self):
-        """The single pictures, (N, channels, height, width)."""
+        """The single images, (N, channels, height, width)."""
         return self.single.images
 
     @property
     def strata(self):
-        """The class (n,) of each single picture."""
+        """Class (N,) of each single image."""
         return self.single.labels
 
     @property
     def nbytes(self) -> int:
-        """Memory that the pixels take."""
+        """Memory used by the pixels, in bytes."""
         return self.single.images.nbytes
 
     @property
     def names(self):
-        """What each picture is made of: the names of its members; None if they have none."""
+        """Names of each image's members, joined by " + ", or None if the members have no names."""
         if self.single.names is None:
             return None
         return np.array([" + ".join(map(str, row)) for row in self.single.names[self.members]])
 
     def parts(self, which):
-        """The members of pictures `which`, each alone at its place: (b, k, channels, height,
-        width), on the device of the single pictures, in the order of their classes."""
+        """Render the members of the images `which`, each alone at its place.
+
+        Returns (b, k, channels, height, width), ordered by class, on the device of the single
+        images.
+        """
         images, members = self.single.images, self.members[which]
         xp, (height, width) = array_module(images), self._cell()
         parts = xp.zeros((*members.shape, *self.shape), dtype=images.dtype)
@@ -91,19 +101,21 @@ class Composed:
         return parts
 
     def pick(self, which):
-        """The composed pictures `which` (where members meet, the brighter is seen), and their
-        labels, on the host."""
+        """Compose the images `which`; returns the images and, on the host, their labels.
+
+        Where members overlap, the brighter pixel is taken.
+        """
         return self.parts(which).max(axis=1), self.labels[which]
 
     def take(self, which) -> Split:
-        """The composed pictures that an index array names, as a `Split`, an array of pixels."""
+        """Compose the images selected by an index array, as a `Split` with an array of pixels."""
         blocks = [which[start : start + BLOCK] for start in range(0, len(which), BLOCK)]
         images = np.concatenate([to_host(self.pick(block)[0]) for block in blocks])
         names = None if self.names is None else self.names[which]
         return Split(images, self.labels[which], names=names)
 
     def sha256(self) -> str:
-        """A checksum of what is composed, and of how."""
+        """Compute a checksum of the single images and of the way they are composed."""
         digest = hashlib.sha256(self.single.sha256().encode())
         digest.update(f"{self.layout} {self.shift} ".encode())
         for array in (self.members, self.offsets):
@@ -111,21 +123,23 @@ class Composed:
         return digest.hexdigest()
 
     def cut(self, held_out) -> tuple["Composed", "Composed"]:
-        """Cut by a mask (N,) of the single pictures, and compose each part anew: no single picture
-        is in both."""
+        """Divide the single images by a mask (N,), and compose each part anew.
+
+        No single image is used in both parts.
+        """
         rest, held_out = self.single.cut(held_out)
         return self._again(single=rest), self._again(single=held_out)
 
     def at(self, epoch) -> "Composed":
-        """The same single pictures in the combinations of an epoch."""
+        """Return the same single images in the combinations of an epoch."""
         return self if epoch == self.epoch else self._again(epoch=epoch)
 
     def on(self, device) -> "Composed":
-        """With the pixels on a device; what is drawn from random numbers stays on the host."""
+        """Return a copy with the pixels on a device; all other arrays stay on the host."""
         return replace(self, single=replace(self.single, images=device.put(self.single.images)))
 
     def _cell(self):
-        """Height and width of the room that a member moves in."""
+        """Height and width of the cell in which a member is shifted."""
         _, height, width = self.single.shape
         return height + 2 * self.shift, width + 2 * self.shift
 
@@ -136,14 +150,32 @@ class Composed:
 
 
 def compose(single, classes, *, count=2, layout="overlap", shift=None, seed=0, epoch=0) -> Composed:
-    """Compose pictures of `count` different classes: as many as there are single pictures, each of
-    which is in one at least.
+    """Compose images of `count` different classes each.
 
-    single: a `Split` with one label each. layout: "overlap" lays them over each other as in
-    MultiMNIST (Sabour et al. 2017, section 6), "below" and "beside" join them in that direction.
-    shift: each is moved by up to so many pixels, drawn independently, in a cell that is larger by
-    it on each side; None is 4 for "overlap" and else 0. All that is random is drawn from (seed,
-    epoch). Raises ValueError for what cannot be composed.
+    There are as many composed images as single ones, and each single image is used at least once.
+    All random numbers are drawn from (seed, epoch).
+
+    Parameters
+    ----------
+    single : `Split` with one label per image
+    classes : number of classes
+    count : number of members per image, at least 2
+    layout : "overlap", "below" or "beside"
+        "overlap" overlays the members as in MultiMNIST (Sabour et al. 2017, section 6); "below" and
+        "beside" join them in that direction.
+    shift : largest random shift of a member in each direction, in pixels
+        Each member is shifted independently in a cell that is larger by `shift` on each side. If
+        None, the shift is 4 for "overlap" and 0 otherwise.
+    seed, epoch : source of the random numbers
+
+    Returns
+    -------
+    A `Composed` set of images.
+
+    Raises
+    ------
+    ValueError
+        If the layout is unknown or `count` is not between 2 and the number of classes present.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"unknown layout {layout!r}: choose {', '.join(LAYOUTS)}")
@@ -151,8 +183,8 @@ def compose(single, classes, *, count=2, layout="overlap", shift=None, seed=0, e
     present = len(np.unique(single.labels))
     if not 2 <= count <= present:
         raise ValueError(
-            f"a picture is composed of 2 or more different classes, not of {count}; these pictures"
-            f" have {present}"
+            f"cannot compose images of {count} different classes: choose at least 2, and at most"
+            f" the {present} classes of these images"
         )
     random = generator(seed, 4, epoch)
     members = _draw_members(single.labels, classes, count, random)
@@ -163,8 +195,10 @@ def compose(single, classes, *, count=2, layout="overlap", shift=None, seed=0, e
 
 
 def _draw_members(labels, classes, count, random):
-    """Indices (n, count): sample i itself, then others, of different classes, all classes with the
-    same chance, in random order."""
+    """Draw members (n, count): sample i and others of different classes, in random order.
+
+    All other classes are equally probable.
+    """
     n, sizes = len(labels), np.bincount(labels, minlength=classes)
     turn = random.random((n, classes))
     turn[:, sizes == 0] = 2  # never
@@ -178,14 +212,14 @@ def _draw_members(labels, classes, count, random):
 
 
 def box_overlap(parts, *, ink=0.1) -> float:
-    """How much the members of composed pictures overlap, from 0 to 1, in the mean.
+    """Compute the mean overlap of the members of composed images, from 0 to 1.
 
-    parts (n, 2, channels, height, width). The box of a member holds its pixels above `ink`; the
-    overlap of two boxes is their common area by the mean of their areas.
+    parts: (n, 2, channels, height, width). The box of a member contains its pixels above `ink`. The
+    overlap of two boxes is their common area divided by the mean of their areas.
     """
     inside = (parts > ink).any(axis=2)
     common = areas = np.array(1)
-    for axis in (2, 3):  # along the height, along the width
+    for axis in (2, 3):  # height, width
         seen = inside.any(axis=5 - axis)
         first, last = seen.argmax(axis=-1), seen.shape[-1] - seen[..., ::-1].argmax(axis=-1)
         areas = areas * (last - first)

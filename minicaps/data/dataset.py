@@ -1,4 +1,4 @@
-"""What a data set is, and how its splits are cut."""
+"""Data sets, their splits, and functions that divide splits."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -11,11 +11,16 @@ from minicaps.backend import Array, Device, array_module, to_host
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Pictures with their classes, and with their poses and names where these are known.
+    """Images with their labels and, where known, their poses and names.
 
-    images (n, channels, height, width) float32 in [0, 1]; labels (n,) int64, or uint8 (n, classes),
-    1 for each class that is present, where a picture may have any number of them; poses (n, d) or
-    None; names (n,): the file of each picture or its index in the whole, or None.
+    Attributes
+    ----------
+    images : float32 in [0, 1], shape (n, channels, height, width)
+    labels : int64, shape (n,); or uint8, shape (n, classes), for multi-label data
+        Multi-label data has a 1 for each class that is present.
+    poses : shape (n, d), or None
+    names : shape (n,), or None
+        The file of each image, or its index in the whole data set.
     """
 
     images: np.ndarray
@@ -33,7 +38,7 @@ class Split:
         if len(labels) != len(images) or (labels.ndim, labels.dtype) not in ((1, int), (2, "u1")):
             raise ValueError(
                 f"labels must be int64 of shape ({len(images)},), one for each image, or uint8"
-                f" ({len(images)}, classes), got {labels.dtype} {labels.shape}"
+                f" of shape ({len(images)}, classes), got {labels.dtype} {labels.shape}"
             )
 
     def __len__(self):
@@ -41,23 +46,26 @@ class Split:
 
     @property
     def multi(self) -> bool:
-        """Whether a picture may have any number of classes."""
+        """Whether an image may have any number of classes."""
         return self.labels.ndim == 2
 
     @property
     def shape(self):
-        """(channels, height, width) of a picture."""
+        """Shape of an image, (channels, height, width)."""
         return self.images.shape[1:]
 
     @property
     def pixels(self):
-        """All pictures (n, channels, height, width); of composed ones what they are made of."""
+        """All images (n, channels, height, width); for composed images, their single members."""
         return self.images
 
     @property
     def strata(self):
-        """A class (n,) of each sample, to cut from each in proportion: of several it is the rarest;
-        samples without one are a class of their own."""
+        """Stratum (n,) of each sample, for stratified splits.
+
+        It is the sample's class, or the rarest of its classes. Samples without a class share an
+        additional stratum.
+        """
         if not self.multi:
             return self.labels
         rarity = np.where(self.labels, self.labels.sum(axis=0, dtype=np.int64), len(self) + 1)
@@ -66,31 +74,33 @@ class Split:
 
     @property
     def nbytes(self) -> int:
-        """Memory that pixels and labels take."""
+        """Memory used by images and labels, in bytes."""
         return self.images.nbytes + self.labels.nbytes
 
     def on(self, device: Device) -> "Split":
-        """With its pixels on a device, and its labels, unless they are of several classes: from
-        these follows on the host what a decoder draws."""
+        """Return a copy with images and labels on a device.
+
+        Labels of multi-label data stay on the host, where the targets of the decoder are derived
+        from them.
+        """
         labels = self.labels if self.multi else device.put(self.labels)
         return replace(self, images=device.put(self.images), labels=labels)
 
     def pick(self, which: np.ndarray) -> tuple[Array, Array]:
-        """Pictures and labels that an index array of the host names, on the device where they
-        are."""
+        """Select images and labels, on their device, by an index array on the host."""
         there = array_module(self.images).asarray(which)
         return self.images[there], self.labels[which if self.multi else there]
 
     def at(self, epoch: int) -> "Split":
-        """The same in each epoch; composed pictures are not."""
+        """Return the split of an epoch: the same in every epoch, except for composed images."""
         return self
 
     def cut(self, held_out: np.ndarray) -> tuple["Split", "Split"]:
-        """Cut by a mask (n,): the samples outside, and those inside."""
+        """Divide the split by a mask (n,) into the samples outside and inside the mask."""
         return self.take(~held_out), self.take(held_out)
 
     def sha256(self) -> str:
-        """A checksum of pictures and labels, to tell whether they are still the same."""
+        """Compute a checksum of images and labels, to detect changes."""
         digest = hashlib.sha256()
         for array in (self.images, self.labels):
             digest.update(f"{array.dtype.str} {array.shape} ".encode())
@@ -98,7 +108,7 @@ class Split:
         return digest.hexdigest()
 
     def take(self, which: np.ndarray | slice) -> "Split":
-        """The samples that an index array or a slice names, in its order."""
+        """Select samples by an index array or a slice, in the given order."""
         poses = None if self.poses is None else self.poses[which]
         names = None if self.names is None else self.names[which]
         return Split(self.images[which], self.labels[which], poses, names)
@@ -106,10 +116,15 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A training split, a test split, and the name of each class (class k is `class_names[k]`).
+    """Training split, test split, and class names of a data set.
 
-    by_class: validation is cut from each class in proportion, as small data sets need. notes: what
-    the user should know about how the data was read, in sentences.
+    Attributes
+    ----------
+    name : name of the data set
+    train, test : the splits
+    class_names : names of the classes; `class_names[k]` is that of class k
+    by_class : whether the validation split is stratified, as small data sets require
+    notes : sentences for the user about how the data was read
     """
 
     name: str
@@ -121,16 +136,16 @@ class Dataset:
 
     @property
     def multi(self) -> bool:
-        """Whether a picture may have any number of classes."""
+        """Whether an image may have any number of classes."""
         return self.train.multi
 
     def cut_validation(self, size: int | float, seed: int = 0) -> tuple[Split, Split]:
-        """Cut a validation split from the training split: (the rest, validation).
+        """Divide the training split into (remaining training split, validation split).
 
         `size` is a number of samples (int) or a fraction of the training split (float between 0
-        and 1). Which samples go depends on `seed`, `size` and their number alone, and with
-        `by_class` on their labels. Both parts keep the order of the training split. The test split
-        has no part in it.
+        and 1). The choice of samples depends only on `seed`, `size`, the number of samples and,
+        with `by_class`, their labels. Both parts keep the order of the training split. The test
+        split is not used.
         """
         n = len(self.train)
         if isinstance(size, Integral):
@@ -140,12 +155,12 @@ class Dataset:
         else:
             raise ValueError(
                 f"a validation fraction must lie between 0 and 1, got {size}: "
-                "write a number of samples as an integer"
+                "give a number of samples as an integer"
             )
         if not 1 <= count < n:
             raise ValueError(
                 f"a validation split of {size} would take {count} of {n} training samples: "
-                "it needs at least 1, and so does training"
+                "validation and training need at least 1 sample each"
             )
         random = generator(seed, 0)
         if self.by_class:
@@ -153,8 +168,8 @@ class Dataset:
             left = count_classes(self.train.labels[~held_out], len(self.class_names))
             if not left.all():
                 raise ValueError(
-                    f"a validation split of {size} would leave no training picture of class"
-                    f" {self.class_names[left.argmin()]!r}: make it smaller, or add pictures"
+                    f"a validation split of {size} would leave no training image of class"
+                    f" {self.class_names[left.argmin()]!r}: make it smaller, or add images"
                 )
         else:
             held_out = np.zeros(n, dtype=bool)
@@ -163,31 +178,32 @@ class Dataset:
 
 
 def generator(seed, *key):
-    """A random generator for each key.
+    """Create an independent random generator for a seed and a key.
 
-    It starts with what is drawn: 0 validation, 1 batches, 2 and 3 parts of one's own pictures, 4
-    what is composed, 5 affine changes.
+    The first number of the key identifies the purpose: 0 validation split, 1 batches, 2 test split
+    of custom data, 3 limit of custom data, 4 composed images, 5 affine transformations.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def count_classes(labels, classes: int) -> np.ndarray:
-    """How many samples each class has (classes,): labels as in `Split`."""
+    """Count the samples of each class (classes,); labels as in `Split`."""
     if labels.ndim == 2:
         return labels.sum(axis=0, dtype=np.int64)
     return np.bincount(labels, minlength=classes)
 
 
 def of_class(labels, k: int) -> np.ndarray:
-    """Which samples (n,) have class k, a mask: labels as in `Split`."""
+    """Compute the mask (n,) of the samples that have class k; labels as in `Split`."""
     return labels[:, k] > 0 if labels.ndim == 2 else labels == k
 
 
 def draw_by_class(labels, count: int, generator) -> np.ndarray:
-    """Draw `count` of the samples with labels (n,), of each class in proportion; a mask (n,).
+    """Draw a stratified sample of size `count` from samples with labels (n,); returns a mask (n,).
 
-    The samples of a class stand in random order, evenly spaced from 0 to 1, and the first of all
-    classes together are drawn: one of each class before a second of any.
+    The samples of each class are placed in random order at equal distances from 0 to 1, and the
+    first `count` of all classes together are drawn. Every class thus contributes one sample before
+    any class contributes a second.
     """
     place = np.empty(len(labels))
     for label in np.unique(labels):

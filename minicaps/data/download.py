@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST: where their files lie, where they come from, and that they are right."""
+"""MNIST and Fashion-MNIST: find, download and verify their files."""
 
 import hashlib
 import os
@@ -11,16 +11,16 @@ from minicaps.data.dataset import Split
 from minicaps.data.idx import parse_idx, read_bytes
 from minicaps.errors import DataError
 
-ENVIRONMENT = "MINICAPS_DATA"  # names a folder that is searched before the cache
+ENVIRONMENT = "MINICAPS_DATA"  # environment variable with a folder to search before the cache
 DEBIAN = Path("/usr/share/datasets")  # Debian's package dataset-fashion-mnist
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set of four IDX files.
+    """Data set of four IDX files.
 
-    `md5` has for each file the sum of its published .gz, which checks a download, and the sum of
-    its uncompressed bytes, which checks what is read, however it was compressed on its way.
+    `md5` holds two checksums for each file: that of the published .gz file verifies a download, and
+    that of the uncompressed bytes verifies what is read, however it is compressed on disk.
     """
 
     title: str
@@ -92,8 +92,10 @@ SOURCES = {
 
 
 def read(name: str, folder=None, limit=None) -> tuple[Split, Split]:
-    """The training split (its first `limit` samples) and the test split of a source; files that no
-    folder has are downloaded."""
+    """Read the training split (its first `limit` samples) and the test split of a source.
+
+    Files that are in none of the folders are downloaded.
+    """
     paths = {file: find(name, file, folder) for file in SOURCES[name].md5}
     for file, path in paths.items():
         if path is None:
@@ -101,20 +103,23 @@ def read(name: str, folder=None, limit=None) -> tuple[Split, Split]:
     arrays = {file: _verified(name, file, path) for file, path in paths.items()}
     images, labels = (arrays[f"train-{kind}-ubyte"] for kind in ("images-idx3", "labels-idx1"))
     if limit is not None and limit > len(images):
-        raise ValueError(f"limit {limit} is more than the {len(images)} training samples of {name}")
+        raise ValueError(f"limit {limit} exceeds the {len(images)} training samples of {name}")
     train = _split(images[:limit], labels[:limit])
     return train, _split(arrays["t10k-images-idx3-ubyte"], arrays["t10k-labels-idx1-ubyte"])
 
 
 def _split(images, labels):
-    """Pictures (n, height, width) of bytes and labels (n,), which are right: the sums say so."""
+    """Make a split of images (n, height, width) in bytes and labels (n,), verified by checksums."""
     pixels = np.divide(images[:, None], 255, dtype=np.float32)
     return Split(pixels, labels.astype(np.int64))
 
 
 def find(name: str, file: str, folder=None) -> Path | None:
-    """The first place that has a file of a source, gzipped or not: in each folder, its subfolder
-    of the source's name, then the folder itself. None if no place has it."""
+    """Find a file of a source, gzipped or not, and return its path, or None if it is not found.
+
+    In each folder, the subfolder with the name of the source is searched first, then the folder
+    itself.
+    """
     for root in roots(folder):
         for inside in (root / name, root):
             for path in (inside / file, inside / f"{file}.gz"):
@@ -124,8 +129,11 @@ def find(name: str, file: str, folder=None) -> Path | None:
 
 
 def roots(folder=None) -> list[Path]:
-    """The folders that are searched, in order: the one given (which must exist), `MINICAPS_DATA`,
-    the user's cache, Debian's."""
+    """Return the folders to search, in order.
+
+    These are `folder`, which must exist if given; the folder named by `MINICAPS_DATA`; the user's
+    cache; and the folder of Debian's package.
+    """
     if folder is not None and not Path(folder).is_dir():
         raise DataError(f"the data folder {folder} does not exist or is not a folder")
     told = [Path(root) for root in (folder, os.environ.get(ENVIRONMENT)) if root]
@@ -133,18 +141,18 @@ def roots(folder=None) -> list[Path]:
 
 
 def cache_folder() -> Path:
-    """The folder that downloads go to."""
+    """Return the folder for downloads."""
     import pooch
 
     return Path(pooch.os_cache("minicaps"))
 
 
 def download(name: str, file: str, folder=None) -> Path:
-    """Download one file of a source into the cache and check it; the mirrors are tried in turn.
+    """Download one file of a source to the cache and verify it; mirrors are tried in turn.
 
-    The file gets its name only when it is complete and right, so an interrupted download leaves
-    nothing behind. If no mirror delivers it, the `DataError` says where it was looked for
-    (`folder` is only for this) and which files to put where.
+    The file is renamed to its final name only after it is complete and verified, so an interrupted
+    download leaves nothing behind. If no mirror provides the file, a `DataError` lists the places
+    searched (`folder` is used only for this list) and explains where to put the files.
     """
     from requests import RequestException
 
@@ -162,8 +170,8 @@ def download(name: str, file: str, folder=None) -> Path:
             reason = error.strerror or error
             raise DataError(f"cannot write {path}: {reason}. {_where_to_put(name)}") from None
     raise DataError(
-        f"{name} is not here and could not be downloaded.\n"
-        + "".join(f"  looked in {root}\n" for root in roots(folder))
+        f"{name} was not found and could not be downloaded.\n"
+        + "".join(f"  searched {root}\n" for root in roots(folder))
         + "".join(f"  tried {failure}\n" for failure in failures)
         + _where_to_put(name)
     )
@@ -173,7 +181,7 @@ def _retrieve(url, md5, path):
     import pooch
     from tqdm import tqdm
 
-    pooch.get_logger().setLevel("WARNING")  # the progress bar and our errors say it
+    pooch.get_logger().setLevel("WARNING")  # the progress bar and the errors below suffice
     with tqdm(desc=path.name, total=0, unit="B", unit_scale=True, leave=False, disable=None) as bar:
         downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16)
         pooch.retrieve(url, f"md5:{md5}", path.name, path.parent, downloader=downloader)
@@ -183,12 +191,15 @@ def _where_to_put(name):
     files = ", ".join(f"{file}.gz" for file in SOURCES[name].md5)
     return (
         f"Put the four files {files} (gzipped or not) into FOLDER/{name}, "
-        f"and name FOLDER by --data-dir or {ENVIRONMENT}."
+        f"and specify FOLDER with --data-dir or {ENVIRONMENT}."
     )
 
 
 def belongs(name, file, path) -> bool:
-    """Whether a file can be read and is this data set's: others use the same names."""
+    """Return whether a file is readable and belongs to the data set.
+
+    Other data sets use the same file names.
+    """
     try:
         return _md5(read_bytes(path)) == SOURCES[name].md5[file][1]
     except DataError:
@@ -200,7 +211,7 @@ def _md5(content):
 
 
 def _verified(name, file, path):
-    """The array in a file, after a check that it is this data set's."""
+    """Read the array in a file after verifying that it belongs to the data set."""
     content = read_bytes(path)
     array = parse_idx(content, path)
     md5 = _md5(content)
@@ -209,11 +220,12 @@ def _verified(name, file, path):
     for other, source in SOURCES.items():
         if md5 == source.md5[file][1]:
             raise DataError(
-                f"{path} is the file of {other}, not of {name}: put each into a folder of its name"
+                f"{path} belongs to {other}, not to {name}: put the files of each data set into a"
+                " folder with its name"
             )
     raise DataError(
         f"{path} is not the file of {name}: the MD5 of its uncompressed bytes is {md5}, "
-        f"expected {SOURCES[name].md5[file][1]}; delete it, and it is downloaded again"
+        f"expected {SOURCES[name].md5[file][1]}; delete the file to download it again"
     )
 
 
@@ -223,12 +235,12 @@ def _exists(path):
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise DataError(f"cannot look at {path}: {error.strerror}") from None
+        raise DataError(f"cannot access {path}: {error.strerror}") from None
     return True
 
 
 def _reason(error):
-    """The innermost cause of a failed download: the outer ones repeat it in many words."""
+    """Return the innermost cause of a failed download, which the outer ones only repeat."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__
     return str(error) or type(error).__name__

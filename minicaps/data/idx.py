@@ -1,6 +1,6 @@
-"""Reader of IDX files, the format of MNIST: a magic number, sizes, then the numbers, big-endian.
+"""Reader of IDX files, the format of MNIST: a magic number, sizes, and big-endian numbers.
 
-Bytes 0 and 1 are zero, byte 2 is the type of the numbers, byte 3 the number of dimensions; each
+Bytes 0 and 1 are zero, byte 2 is the type of the numbers, and byte 3 the number of dimensions. Each
 size is an unsigned integer of 4 bytes. (Y. LeCun, C. Cortes, C. Burges, "The MNIST database of
 handwritten digits".)
 """
@@ -18,13 +18,15 @@ TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: 
 
 
 def read_idx(path) -> np.ndarray:
-    """The array in an IDX file, gzipped or not, in native byte order. A faulty file is a
-    `DataError` that names the file and the fault."""
+    """Read the array in an IDX file, gzipped or not, in native byte order.
+
+    Raises `DataError` with the name of the file and the fault if the file is invalid.
+    """
     return parse_idx(read_bytes(path), path)
 
 
 def read_bytes(path) -> bytes:
-    """The bytes of a file, decompressed if they are gzipped: the bytes tell, not the name."""
+    """Read a file, and decompress it if its content (not its name) is that of a gzip file."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -37,23 +39,23 @@ def read_bytes(path) -> bytes:
         return gzip.decompress(content)
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(
-            f"{path} is a damaged gzip file of {len(content)} bytes ({error}); get it again"
+            f"{path} is a damaged gzip file of {len(content)} bytes ({error}): get a new copy"
         ) from None
 
 
 def parse_idx(content: bytes, where) -> np.ndarray:
-    """The array that the bytes of an IDX file describe; `where` names their origin in errors."""
+    """Parse the bytes of an IDX file to an array; `where` names their origin in error messages."""
     kind, dimensions = content[2:4] if len(content) >= 4 else (None, None)
     if content[:2] != b"\0\0" or kind not in TYPES or not dimensions:
         raise DataError(
             f"{where} is not an IDX file: it starts with the bytes {content[:4].hex(' ')}; "
             f"expected 00 00, a type ({', '.join(f'{code:02x}' for code in TYPES)}), "
-            "the number of dimensions"
+            "and the number of dimensions"
         )
     start = 4 + 4 * dimensions
     if len(content) < start:
         raise DataError(
-            f"{where} is truncated: a header of {start} bytes is expected, there are {len(content)}"
+            f"{where} is truncated: expected a header of {start} bytes, got {len(content)} bytes"
         )
     shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, offset=4))
     dtype = np.dtype(TYPES[kind])
@@ -61,11 +63,11 @@ def parse_idx(content: bytes, where) -> np.ndarray:
     if len(content) != expected:
         fault = "is truncated" if len(content) < expected else "has trailing bytes"
         raise DataError(
-            f"{where} {fault}: its header asks for {expected} bytes "
-            f"({'×'.join(map(str, shape))} numbers of {dtype.itemsize}), there are {len(content)}"
+            f"{where} {fault}: its header specifies {expected} bytes "
+            f"({'×'.join(map(str, shape))} numbers of {dtype.itemsize} bytes), got {len(content)}"
         )
     try:
         numbers = np.frombuffer(content, dtype, offset=start).reshape(shape)
     except ValueError:  # too many dimensions, or empty and yet too large
-        raise DataError(f"{where} describes an impossible array, of shape {shape}") from None
+        raise DataError(f"{where} describes an impossible array of shape {shape}") from None
     return numbers.astype(dtype.newbyteorder("="))

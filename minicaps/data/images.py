@@ -1,4 +1,4 @@
-"""Pictures from files, grey or colour, as float32 in [0, 1]; and how they fit a network's size."""
+"""Read grayscale and color images as float32 in [0, 1], and adapt them to a network's input."""
 
 import itertools
 import os
@@ -11,18 +11,22 @@ import numpy as np
 from minicaps.data.dataset import Split
 from minicaps.errors import DataError
 
-INNER = 20 / 28  # of a side, for the ink of MNIST's digits
-INK = 0.2  # of the lightest pixel
-LOOKED_AT = 500  # pictures, for their background
-LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # of R, G, B: ITU-R BT.601
+INNER = 20 / 28  # extent of the ink in MNIST, as a fraction of a side
+INK = 0.2  # threshold of ink, as a fraction of the lightest pixel
+LOOKED_AT = 500  # images sampled to determine the background
+LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # weights of R, G, B: ITU-R BT.601
 
 
 @dataclass(frozen=True)
 class Target:
-    """What pictures are made to be, for all networks or for one that is trained.
+    """Target properties of images, for any network or for a trained one.
 
-    size (height, width) and channels (1 or 3): None leaves those that a picture has. invert: light
-    becomes dark. classes: the names that a network knows; None takes those of the data.
+    Attributes
+    ----------
+    size : (height, width), or None to keep the size of each image
+    channels : 1 or 3, or None to keep the channels of each image
+    invert : whether to swap light and dark
+    classes : names of the classes of a trained network, or None to take those of the data
     """
 
     size: tuple[int, int] | None = None
@@ -31,33 +35,36 @@ class Target:
     classes: tuple[str, ...] | None = None
 
     def fit(self, picture) -> np.ndarray:
-        """A picture (C, H, W) in [0, 1] as it should be."""
+        """Convert an image (C, H, W) in [0, 1] to the target's properties."""
         picture = 1 - picture if self.invert else picture
         return fit(picture, self.size or picture.shape[1:], self.channels)
 
     def numbers(self, names, where) -> list[int]:
-        """The network's numbers of the classes called `names`; `DataError` for unknown ones."""
+        """Look up the network's numbers of the classes `names`; `DataError` if one is unknown."""
         known = self.classes or ()
         if unknown := [name for name in names if name not in known]:
             raise DataError(
                 f"{where} has the classes {', '.join(map(repr, unknown))}, but the network knows"
-                f" {', '.join(known)}: rename them, or leave them out"
+                f" {', '.join(known)}: rename or remove the unknown classes"
             )
         return [known.index(name) for name in names]
 
 
 def read_picture(path) -> np.ndarray:
-    """The picture in a file, (C, H, W) float32 in [0, 1], C = 1 for grey and 3 for colour.
+    """Read an image file as float32 in [0, 1], (C, H, W) with C = 1 for grayscale and 3 for color.
 
-    Reads what Pillow reads, turned as the camera noted. Bytes and 16-bit numbers are scaled so that
-    white is 1; what is transparent shows black. A file that cannot be read, or whose numbers have
-    no plain meaning, is a `DataError` that names it and says what to do.
+    All formats of Pillow are supported, and the orientation stored by a camera is applied. Bytes
+    and 16-bit numbers are scaled so that white is 1; transparent pixels become black. Raises
+    `DataError`, with the name of the file and a remedy, if the file cannot be read or if the scale
+    of its numbers is ambiguous.
     """
     from PIL import ImageOps
 
     with _opened(path) as picture:
         if getattr(picture, "n_frames", 1) > 1 and picture.format != "MPO":  # MPO: a camera's JPEG
-            raise DataError(f"{path} holds {picture.n_frames} pictures: save each in its own file")
+            raise DataError(
+                f"{path} contains {picture.n_frames} images: save each in a separate file"
+            )
         kind = picture.format
         picture = ImageOps.exif_transpose(picture)
         if picture.mode[0] in "IF":
@@ -67,7 +74,7 @@ def read_picture(path) -> np.ndarray:
 
 
 def picture_size(path) -> tuple[int, int]:
-    """Height and width of the picture in a file; only the start of the file is read."""
+    """Read the height and width of an image file; only the start of the file is read."""
     with _opened(path) as picture:
         width, height = picture.size
         lying = picture.getexif().get(0x0112, 1) >= 5  # orientations 5 to 8 swap the axes
@@ -75,10 +82,11 @@ def picture_size(path) -> tuple[int, int]:
 
 
 def fit(picture, size, channels=None) -> np.ndarray:
-    """A picture (C, H, W) in [0, 1], made as large as fits `size` (height, width) with its
-    proportions kept; zeros fill the rest. `channels`: 1 or 3, or None for those it has.
+    """Resize an image (C, H, W) in [0, 1] to fit within `size` (height, width).
 
-    Grey is the luminance of a colour; colour is three times the grey.
+    The aspect ratio is kept, and zeros fill the rest. `channels` is 1, 3, or None to keep the
+    image's channels. Color is converted to grayscale by its luminance; grayscale is converted to
+    color by repeating the channel.
     """
     if channels == 1 and len(picture) == 3:
         picture = np.einsum("c,chw->hw", LUMINANCE, picture)[None]
@@ -94,15 +102,17 @@ def fit(picture, size, channels=None) -> np.ndarray:
     top, left = (height - rows) // 2, (width - columns) // 2
     fitted = np.zeros((len(picture), height, width), dtype=np.float32)
     for plane, channel in zip(fitted, picture, strict=True):
-        # Bilinear, and averaging where it shrinks: no value leaves the range, but by rounding
+        # Bilinear, with averaging when shrinking: only rounding errors can leave [0, 1]
         resized = Image.fromarray(channel).resize((columns, rows), Image.Resampling.BILINEAR)
         plane[top : top + rows, left : left + columns] = np.clip(np.asarray(resized), 0, 1)
     return fitted
 
 
 def fitted(split: Split, target: Target) -> Split:
-    """A split whose pictures are as `target` wants them: itself if they are. Poses are in pixels of
-    the old pictures, and go."""
+    """Convert the images of a split to `target`; returns the split itself if nothing changes.
+
+    Poses are dropped, since they are in pixels of the old images.
+    """
     old = split.images.shape[1:]
     new = (target.channels or old[0], *(target.size or old[1:]))
     if new == old and not target.invert:
@@ -115,24 +125,25 @@ def fitted(split: Split, target: Target) -> Split:
 
 
 def check_memory(count, channels, size):
-    """Refuse pictures that would fill the machine, before it comes to a standstill."""
+    """Raise `DataError` for images that would exceed the machine's memory."""
     if not hasattr(os, "sysconf"):
         return
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    needed = count * channels * size[0] * size[1] * 4 * 2  # floats, and once more to sort them
+    needed = count * channels * size[0] * size[1] * 4 * 2  # float32, and a copy for splitting
     if needed > there:
         raise DataError(
-            f"{count:,} pictures of {size[0]}×{size[1]} need up to {needed / 1e9:.1f} GB"
-            f" of memory, this machine has {there / 1e9:.1f}: give a smaller --size"
+            f"{count:,} images of {size[0]}×{size[1]} pixels need up to {needed / 1e9:.1f} GB"
+            f" of memory, but this machine has {there / 1e9:.1f} GB: choose a smaller --size"
         )
 
 
 def centre(picture, size) -> np.ndarray:
-    """A picture (C, H, W), light on dark, fitted to `size` (height, width) as MNIST's were made:
-    its ink as large as fits `INNER` of the size, and the ink's centre of mass in the middle.
+    """Resize a light-on-dark image (C, H, W) to `size` (height, width) in the same way as MNIST.
 
-    LeCun, Bottou, Bengio and Haffner 1998, section III A. What is lighter than `INK` of the
-    lightest is ink; a picture without any is fitted as it is.
+    The ink is scaled to fit within the fraction `INNER` of the size, and its center of mass is
+    moved to the center of the image (LeCun, Bottou, Bengio and Haffner 1998, section III A). Pixels
+    lighter than the fraction `INK` of the lightest pixel are ink. An image without ink is only
+    resized.
     """
     light = picture.mean(axis=0)
     lit = light > INK * light.max()
@@ -153,10 +164,11 @@ def centre(picture, size) -> np.ndarray:
 
 
 def background(images) -> str:
-    """Whether pictures (n, C, H, W) in [0, 1] are light on "dark" or dark on "light", by the median
-    of the border of each; "mixed" if more than a tenth differ from the others.
+    """Determine the background of images (n, C, H, W) in [0, 1]: "dark", "light" or "mixed".
 
-    The zeros that `fit` puts around are left out. Of many pictures, some `LOOKED_AT` are looked at.
+    The background of an image is the median of its border, without the zeros that `fit` adds. The
+    result is "mixed" if more than a tenth of the images differ from the majority. Only about
+    `LOOKED_AT` of many images are inspected.
     """
     some = images[:: max(1, len(images) // LOOKED_AT)]
     light = np.mean([has_light_border(_without_bars(image)) for image in some])
@@ -166,13 +178,13 @@ def background(images) -> str:
 
 
 def has_light_border(picture) -> bool:
-    """Tell whether the median of the border of a picture (C, H, W) in [0, 1] is nearer to white."""
+    """Return whether the median of the border of an image (C, H, W) in [0, 1] is at least 0.5."""
     edges = picture[:, 0], picture[:, -1], picture[:, :, 0], picture[:, :, -1]
     return np.median(np.concatenate(edges, axis=1)) >= 0.5
 
 
 def _without_bars(image):
-    """An image (C, H, W) without the rows, or the columns, of zeros that `fit` puts at its ends."""
+    """Remove the rows or the columns of zeros that `fit` adds to an image (C, H, W)."""
     for lines in (1, 2):
         lit = np.flatnonzero(image.any(axis=(0, 3 - lines)))
         if lit.size and lit[-1] - lit[0] + 1 < image.shape[lines]:
@@ -183,7 +195,7 @@ def _without_bars(image):
 
 
 def write_picture(file, picture):
-    """Write a picture (1 or 3, H, W) in [0, 1] as PNG, in bytes, to a path or an open file."""
+    """Write an image (1 or 3, H, W) in [0, 1] as an 8-bit PNG to a path or an open file."""
     from PIL import Image
 
     pixels = np.rint(picture * 255).astype(np.uint8)
@@ -191,7 +203,7 @@ def write_picture(file, picture):
 
 
 def file_names(names) -> list[str]:
-    """The names, made different from each other and such as files may have; no endings."""
+    """Convert names to distinct, valid file names without extensions."""
     taken, chosen = set(), []
     for name in names:
         plain = re.sub(r'[\0-\x1f/\\:*?"<>|]', "_", name).lstrip(".") or "_"
@@ -207,30 +219,30 @@ def file_names(names) -> list[str]:
 
 @contextmanager
 def _opened(path):
-    """Pillow's picture of a file; whatever goes wrong in the block is a `DataError`."""
+    """Open an image file with Pillow; any error in the block is raised as a `DataError`."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         if not os.path.getsize(path):
-            raise DataError(f"{path} is empty (0 bytes): get it again, or remove it")
+            raise DataError(f"{path} is empty (0 bytes): replace or remove it")
         with Image.open(path) as picture:
             yield picture
     except (DataError, MemoryError):
         raise
     except UnidentifiedImageError:
         raise DataError(
-            f"{path} is no picture that can be read (PNG, JPEG, …): replace it, or remove it"
+            f"{path} is not a readable image (PNG, JPEG, …): replace or remove it"
         ) from None
     except Image.DecompressionBombError as error:
         raise DataError(f"{path} is too large ({error}): make it smaller") from None
-    except Exception as error:  # decoders raise whatever they stumble over
+    except Exception as error:  # decoders raise errors of any type
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"cannot read {path}: {error.strerror}") from None
-        raise DataError(f"{path} is damaged ({error}): get it again, or remove it") from None
+        raise DataError(f"{path} is damaged ({error}): replace or remove it") from None
 
 
 def _bytes(picture):
-    """Pixels (H, W, 1 or 3) in [0, 1] of a picture that has bytes or bits."""
+    """Convert a Pillow image of bytes or bits to pixels (H, W, 1 or 3) in [0, 1]."""
     grey = picture.mode in ("1", "L", "LA", "La")
     if picture.mode[-1] in "Aa" or "transparency" in picture.info:
         numbers = np.asarray(picture.convert("RGBA")) / np.float32(255)
@@ -241,7 +253,7 @@ def _bytes(picture):
 
 
 def _wide_numbers(picture, kind, path):
-    """Pixels (H, W) in [0, 1] of a picture that has 16-bit numbers, or floats in [0, 1]."""
+    """Convert a Pillow image of 16-bit numbers, or floats in [0, 1], to pixels (H, W) in [0, 1]."""
     numbers = np.asarray(picture)
     if picture.mode.startswith("I;16") or kind == "PNG":  # a PNG has no more than 16 bits
         return np.divide(numbers, 65535, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""From any image to what a trained network expects: scaled, inverted, centered, resized."""
+"""Conversion of images to a trained network's input: scaling, inversion, centering, resizing."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,18 @@ from minicaps.data.images import centre, fit, has_light_border
 from minicaps.data.own.arrays import channels_first
 from minicaps.errors import DataError
 
-WHITE = {"b": 1, "u": 255, "i": 255}  # value of white by kind of dtype; uint16 has its own
+WHITE = {"b": 1, "u": 255, "i": 255}  # value of white by kind of dtype, except for uint16
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What a network expects of an image.
+    """Properties of the images that a network was trained on.
 
-    shape: (C, H, W). background: that of the training images, "dark", "light" or "mixed"; None if
-    unknown. centred: whether their ink was centered, as MNIST's is.
+    Attributes
+    ----------
+    shape : (C, H, W)
+    background : "dark", "light" or "mixed"; None if unknown
+    centred : whether the ink of the images was centered, as in MNIST
     """
 
     shape: tuple[int, ...]
@@ -26,10 +29,10 @@ class Preprocessing:
     def apply(self, image, *, invert: bool | str = False, centre_ink: bool | str = False):
         """Convert an image (C, H, W) in [0, 1] to `shape`; return it and a record of the changes.
 
-        invert: swap light and dark; "auto" does so if the image's border is light and the training
-        images' background was dark, or the reverse. centre_ink: scale the ink as MNIST's and move
-        it to the middle; "auto" does so for a network trained on centered ink if the image has
-        another size.
+        invert: whether to swap light and dark. "auto" inverts the image if its border is light and
+            the background of the training images was dark, or the reverse.
+        centre_ink: whether to scale and center the ink as in MNIST. "auto" does so if the network
+            was trained on centered ink and the image has a different size.
         """
         channels, *size = self.shape
         border = "light" if has_light_border(image) else "dark"
@@ -46,11 +49,13 @@ class Preprocessing:
         return shown, {"border": border, "inverted": bool(invert), "centred": bool(centre_ink)}
 
     def batch(self, images, **changes) -> np.ndarray:
-        """Convert images as `apply` does: (n, C, H, W) float32 in [0, 1].
+        """Convert images with `apply`, to (n, C, H, W) float32 in [0, 1].
 
         images: an array (n, H, W), (n, H, W, C) or (n, C, H, W), or a list of images of any sizes,
-        each (H, W), (H, W, C) or (C, H, W). C is 1 or 3. Floats must lie in [0, 1]; integers are
-        divided by 255, uint16 by 65,535. Raises DataError for anything else.
+            each (H, W), (H, W, C) or (C, H, W). C is 1 or 3. Floats must lie in [0, 1]; integers
+            are divided by 255, uint16 by 65,535.
+
+        Raises `DataError` for any other input.
         """
         if isinstance(images, list | tuple):
             found = [as_images(np.asarray(image)[None]) for image in images]
@@ -63,8 +68,11 @@ class Preprocessing:
 def as_images(images, channels=None) -> np.ndarray:
     """Convert an array of images to (n, C, H, W) float32 in [0, 1].
 
-    channels: that the images should have, to recognize a single image. The scale depends on the
-    dtype alone, so that an image is the same alone as in a batch. Raises DataError.
+    The scale depends on the dtype alone, so the result for an image does not depend on its batch.
+
+    channels: expected number of channels, used to detect a single image passed as a batch.
+
+    Raises `DataError` for arrays that are not images.
     """
     images = np.asarray(images)
     if images.ndim == 2 or (images.ndim == 3 and channels == 3 and 3 in images.shape[::2]):
@@ -80,7 +88,8 @@ def as_images(images, channels=None) -> np.ndarray:
     if not (low >= -1e-6 and high <= white * (1 + 1e-6)):  # also for NaN
         raise DataError(
             f"the images have {images.dtype} pixels from {low:g} to {high:g}: expected floats from"
-            " 0 to 1, or integers up to 255 (uint16: 65535); subtract black, divide by white"
+            " 0 to 1, or integers up to 255 (uint16: 65535); subtract the value of black and divide"
+            " by that of white"
         )
     if white == 255 and high == 1:
         raise DataError(
@@ -91,5 +100,5 @@ def as_images(images, channels=None) -> np.ndarray:
 
 
 def _none(images):
-    """An empty batch as (0, C, H, W)."""
+    """Reshape an empty batch to (0, C, H, W)."""
     return images.reshape(0, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""A contact sheet: samples of each class in a row, and some with their poses written above."""
+"""Contact sheet: a row of samples of each class, and some samples with their poses as text."""
 
 import numpy as np
 
@@ -6,14 +6,17 @@ from minicaps.data.dataset import Split, of_class
 from minicaps.data.images import fit
 
 COLUMNS = 16
-ROWS = 40  # classes; more would not be looked at
-LARGEST = 64  # pixels of a side; larger pictures are shown smaller
+ROWS = 40  # the largest number of classes shown
+LARGEST = 64  # pixels per side; larger images are shrunk
 
 
 def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
-    """Write a picture of the first samples of each class, of the first `ROWS` classes. Where the
-    split has poses (n, d), a row below shows the first sample of every other class with its pose in
-    words. Grey pictures are shown as ink on paper, or with ink=False as light in the dark."""
+    """Write a figure with the first samples of each of the first `ROWS` classes.
+
+    If the split has poses (n, d), an additional row shows the first sample of every other class
+    with its pose as text. Grayscale images are shown as ink on paper or, with ink=False, as light
+    on dark.
+    """
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
     class_names = class_names[:ROWS]
@@ -27,7 +30,7 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
 
     samples = [np.flatnonzero(of_class(split.labels, label))[:COLUMNS] for label in classes]
     axes = upper.subplots()
-    white = 0 if ink and split.images.shape[1] == 1 else 1  # as the page around it
+    white = 0 if ink and split.images.shape[1] == 1 else 1  # the color of the page
     strips = [_strip(_small(split.images[row]), COLUMNS, white) for row in samples]
     _show(axes, np.concatenate(strips), ink)
     height = len(strips[0])
@@ -44,7 +47,7 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
 
 
 def _small(images):
-    """Images (n, channels, height, width), or smaller ones if a side exceeds `LARGEST`."""
+    """Shrink images (n, channels, height, width) if a side exceeds `LARGEST`."""
     n, channels, *size = images.shape
     shrink = LARGEST / max(size)
     if shrink >= 1:
@@ -54,14 +57,16 @@ def _small(images):
 
 
 def _strip(images, columns, blank=0):
-    """Images (n, channels, height, width) side by side, then some of this value up to so many
-    columns: (height, columns · width, channels)."""
+    """Place images (n, channels, height, width) side by side: (height, columns · width, channels).
+
+    Missing columns are filled with the value `blank`.
+    """
     missing = np.full((columns - len(images), *images.shape[1:]), blank, dtype=images.dtype)
     return np.concatenate([*images, *missing], axis=-1).transpose(1, 2, 0)
 
 
 def _show(axes, picture, ink=True):
-    """A grey picture as ink on paper or as light, a coloured one as it is; no frame."""
+    """Show an image without a frame, a grayscale one as ink on paper or as light on dark."""
     grey = picture.shape[-1] == 1
     colours = "gray_r" if ink else "gray"
     axes.imshow(picture[..., 0] if grey else picture, cmap=colours, vmin=0, vmax=1)

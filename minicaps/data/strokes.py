@@ -1,14 +1,15 @@
-"""Strokes: a data set of digits that needs no download, because it is drawn.
+"""Strokes: a data set of digits that is drawn and therefore needs no download.
 
-Each digit has a skeleton: the points that a pen goes through. A sample is its skeleton with points
-that wobble a little, placed by a random *pose* and drawn with a pen of random thickness:
+Each digit has a skeleton: the points that a pen passes through. For each sample, the points
+are displaced a little and transformed by a random *pose*, and the strokes are drawn with a pen of
+random thickness:
 
-    point on the picture = scale · rotation · shear · skeleton point + translation
+    point in the image = scale · rotation · shear · skeleton point + translation
 
-The pose is returned with the picture, so for every picture we know what the dimensions of a capsule
-should find out.
+The pose is returned with the image, so the quantities that the dimensions of a capsule should
+represent are known for every image.
 
-Coordinates: x to the right, y downwards, the origin in the middle of the picture.
+Coordinates: x points to the right, y downward, and the origin is the center of the image.
 """
 
 from functools import cache
@@ -16,12 +17,12 @@ from itertools import chain
 
 import numpy as np
 
-SIZE = 28  # pixels, height and width of a picture
-UNIT = 9.0  # pixels of one skeleton unit: at scale 1 a digit is 18 pixels high
+SIZE = 28  # height and width of an image, in pixels
+UNIT = 9.0  # pixels per skeleton unit: at scale 1 a digit is 18 pixels high
 TRAIN_SIZE, TEST_SIZE = 10_000, 2_000  # the default data set
 CLASS_NAMES = tuple("0123456789")
 
-# Each entry of a pose is drawn uniformly from its range, independently of the others.
+# The entries of a pose are drawn independently and uniformly from their ranges.
 POSE_RANGES = {
     "rotation": (-25.0, 25.0),  # degrees, positive is clockwise
     "scale": (0.7, 1.05),
@@ -31,11 +32,11 @@ POSE_RANGES = {
     "thickness": (1.1, 3.0),  # pixels
 }
 POSE_NAMES = tuple(POSE_RANGES)
-WOBBLE = 0.08  # standard deviation of a skeleton point's displacement in x and y, skeleton units
+WOBBLE = 0.08  # standard deviation of a point's displacement in x and in y, in skeleton units
 
 # A stroke is a smooth curve through its points; it is closed if it ends where it starts. A point
-# written twice in a row is a corner. Equal points are one point, also in two places: they wobble
-# together, and what is joined stays joined.
+# given twice in a row is a corner. Equal points are the same point, even in different strokes: they
+# are displaced together, so the strokes stay connected.
 # fmt: off
 SKELETONS: dict[int, list] = {
     0: [[(0, -1), (0.5, -0.55), (0.58, 0), (0.5, 0.55), (0, 1), (-0.5, 0.55), (-0.58, 0),
@@ -60,16 +61,17 @@ SKELETONS: dict[int, list] = {
 CATMULL_ROM = 0.5 * np.array([[0, 2, 0, 0], [-1, 0, 1, 0], [2, -5, 4, -1], [-1, 3, -3, 1]])
 POINTS = max(len(set(chain(*skeleton))) for skeleton in SKELETONS.values())
 
-_CHUNK = 1000  # samples that share a random generator; 100 of each digit
+_CHUNK = 1000  # samples that share a random generator: 100 of each digit
 _PARTS = ("train", "test")
 
 
 def strokes(n: int, *, seed: int = 0, part: str = "train"):
-    """Draw n digits: images (n, 1, 28, 28) float32 in [0, 1], labels (n,) int64, and poses (n, 6)
-    float64, in the order of `POSE_NAMES`.
+    """Draw n digits and return images, labels and poses.
 
-    `part` is "train" or "test": two independent streams of one seed. Sample i depends on (seed,
-    part, i), not on n. Every 1,000 samples hold 100 of each digit.
+    Images (n, 1, 28, 28) are float32 in [0, 1], labels (n,) are int64, and poses (n, 6) are
+    float64, in the order of `POSE_NAMES`. `part` is "train" or "test", which are independent
+    streams of one seed. Sample i depends on (seed, part, i) but not on n. Every 1,000 samples
+    contain 100 of each digit.
     """
     if n < 1:
         raise ValueError(f"strokes draws at least 1 sample, got n={n}")
@@ -82,7 +84,7 @@ def strokes(n: int, *, seed: int = 0, part: str = "train"):
     for start in range(0, n, _CHUNK):
         key = (_PARTS.index(part), start // _CHUNK)
         random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-        # a whole chunk is always drawn, so that a sample does not depend on n
+        # always draw a whole chunk, so that a sample does not depend on n
         of_labels = random.permutation(np.arange(_CHUNK) % len(SKELETONS))
         of_poses = random.uniform(lowest, highest, size=(_CHUNK, len(POSE_NAMES)))
         wobble = random.normal(0, WOBBLE, size=(_CHUNK, POINTS, 2))
@@ -94,10 +96,10 @@ def strokes(n: int, *, seed: int = 0, part: str = "train"):
 
 
 def draw(labels, poses, wobble=None) -> np.ndarray:
-    """The pictures (n, 1, 28, 28) of digits `labels` (n,) in `poses` (n, 6).
+    """Draw images (n, 1, 28, 28) of the digits `labels` (n,) in `poses` (n, 6).
 
-    `wobble` (n, POINTS, 2) displaces the skeleton points by (x, y), in skeleton units; None leaves
-    them where they are. A digit with fewer points uses the first of its row.
+    `wobble` (n, POINTS, 2) displaces the skeleton points by (x, y), in skeleton units. None means
+    no displacement. A digit with fewer points uses the first entries of its row.
     """
     labels, poses = np.asarray(labels), np.asarray(poses, dtype=np.float64)
     images = np.empty((len(labels), 1, SIZE, SIZE), dtype=np.float32)
@@ -113,8 +115,10 @@ def draw(labels, poses, wobble=None) -> np.ndarray:
 
 
 def _place(points, poses):
-    """Skeleton points (k, 2) or (n, k, 2), placed by poses (n, 6): pixel coordinates (n, k, 2), x
-    and y, counted from the centre of the top left pixel."""
+    """Transform skeleton points (k, 2) or (n, k, 2) by poses (n, 6) to pixel coordinates (n, k, 2).
+
+    The coordinates are (x, y) relative to the center of the top left pixel.
+    """
     rotation, scale, shear, across, down, _ = poses.T[:, :, None]
     angle = np.radians(rotation)
     x = points[..., 0] + shear * points[..., 1]
@@ -126,14 +130,16 @@ def _place(points, poses):
 
 @cache
 def _curves(digit):
-    """The skeleton of a digit as line segments: its points (k, 2), and two matrices (segments, k)
-    that make the start and the end of each segment from the points. Their rows sum to 1, so they
-    hold for points that have been wobbled and placed, too.
+    """Approximate the skeleton of a digit by line segments.
 
-    The curve is a Catmull-Rom spline: it goes through the points, with the tangent at each parallel
-    to the line between its two neighbours (E. Catmull, R. Rom, 1974). Between points b and c, with
-    neighbours a and d, it is [1, t, t², t³] · CATMULL_ROM · [a, b, c, d], t from 0 to 1. An end is
-    its own neighbour, and so is a corner, which is written twice.
+    Returns the points (k, 2) and two matrices (segments, k) that map the points to the starts and
+    the ends of the segments. The rows of the matrices sum to 1, so they also apply to points that
+    have been displaced and transformed by a pose.
+
+    The curve is a Catmull-Rom spline: it passes through the points, and its tangent at each point
+    is parallel to the line between the two neighbors (E. Catmull, R. Rom, 1974). Between points b
+    and c with neighbors a and d, it is [1, t, t², t³] · CATMULL_ROM · [a, b, c, d] for t from 0 to
+    1. An end point is its own neighbor, and so is a corner, which is given twice.
     """
     points = list(dict.fromkeys(chain(*SKELETONS[digit])))
     starts, ends = [], []
@@ -154,20 +160,22 @@ def _curves(digit):
 
 
 def _ink(starts, ends, thickness):
-    """Pictures (n, 28, 28) of line segments, from starts to ends (n, segments, 2), drawn with pens
-    of thickness (n,). At the edge of the pen, ink falls from 1 to 0 over one pixel, half of it
-    inside."""
+    """Draw images (n, 28, 28) of line segments from starts to ends (n, segments, 2).
+
+    thickness: (n,), thickness of the pen. The ink falls from 1 to 0 over one pixel
+        centered at the edge of the pen.
+    """
     starts = starts.astype(np.float32)
     along = ends.astype(np.float32) - starts
     per_length = along / np.maximum((along**2).sum(axis=-1, keepdims=True), 1e-12)
     pixels = np.arange(SIZE, dtype=np.float32)
     nearest = np.full((len(starts), SIZE, SIZE), np.inf, dtype=np.float32)
-    for segment in range(starts.shape[1]):  # one by one: the arrays stay in the processor's cache
+    for segment in range(starts.shape[1]):  # one at a time: the arrays fit in the CPU's cache
         x = (pixels - starts[:, segment, 0, None])[:, None, :]
         y = (pixels - starts[:, segment, 1, None])[:, :, None]
         dx, dy = along[:, segment].T[:, :, None, None]
         ux, uy = per_length[:, segment].T[:, :, None, None]
-        t = np.clip(x * ux + y * uy, 0, 1)  # where the closest point lies between start and end
+        t = np.clip(x * ux + y * uy, 0, 1)  # position of the closest point between start and end
         nearest = np.minimum(nearest, (x - t * dx) ** 2 + (y - t * dy) ** 2)
     reach = (thickness / 2 + 0.5).astype(np.float32)[:, None, None]
     return np.clip(reach - np.sqrt(nearest), 0, 1)

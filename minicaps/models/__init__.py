@@ -1,4 +1,4 @@
-"""The networks, by name and preset."""
+"""Network classes, and a function that builds a network by name."""
 
 import inspect
 from typing import Any
@@ -37,29 +37,49 @@ MODELS: dict[str, Any] = {
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """The options of the network `name`, with their defaults; None is that of a layer inside."""
+    """Return the options of the network `name` with their defaults.
+
+    A default of None means that a layer inside the network chooses the value.
+    """
     parameters = inspect.signature(MODELS[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    hands_on = any(p.kind is p.VAR_KEYWORD for p in parameters)  # to a routing inside
+    hands_on = any(p.kind is p.VAR_KEYWORD for p in parameters)  # passed on to the routing
     return own | (MODELS[name].routing_options if hands_on else {})
 
 
 def build(name: str, input_shape: tuple[int, ...], classes: int, **options: Any) -> Network:
-    """Make the network `name` for images of `input_shape` (C, H, W) and a number of classes.
+    """Build a network by name.
 
-    The names are the keys of `MODELS`, the options those of the network's class; `config` of the
-    result has all that is needed to build it again. Classes are called "0", "1", … until training
-    or a checkpoint names them. Raises ValueError for what does not exist or does not fit.
+    The `config` attribute of the result holds everything needed to build the network again. The
+    classes are called "0", "1", … until training or a checkpoint names them.
+
+    Parameters
+    ----------
+    name : a key of `MODELS`
+    input_shape : shape of an image, (C, H, W)
+    classes : number of classes, at least 2
+    **options : keyword arguments of the network's class
+
+    Returns
+    -------
+    The network, with new weights.
+
+    Raises
+    ------
+    ValueError
+        If the name or an option is unknown, or if a value is out of range.
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r}: choose {', '.join(MODELS)}")
     if len(input_shape) != 3 or min(input_shape) < 1:
-        raise ValueError(f"input_shape must be (channels, height, width), not {input_shape}")
+        raise ValueError(f"input_shape must be (channels, height, width), got {input_shape}")
     if classes < 2:
-        raise ValueError(f"a classifier needs at least 2 classes, not {classes}")
+        raise ValueError(f"a classifier needs at least 2 classes, got {classes}")
     known = options_of(name)
     if unknown := sorted(options.keys() - known.keys()):
-        raise ValueError(f"{', '.join(unknown)}: no option of {name}, which has {', '.join(known)}")
+        raise ValueError(
+            f"{name} has no option {', '.join(unknown)}: choose from {', '.join(known)}"
+        )
     model = MODELS[name](tuple(input_shape), classes, **options)
     shape = list(input_shape)
     model.config = {"name": name, "input_shape": shape, "classes": classes, "options": options}

@@ -1,4 +1,4 @@
-"""What all networks share: class names, preprocessing, and predictions for images in memory."""
+"""Base class of the networks: class names, preprocessing, and prediction for images in memory."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,17 +16,23 @@ from minicaps.models.sizes import ChildrenGrid
 from minicaps.nn import Module
 from minicaps.tensor import Tensor
 
-EVALUATION_BATCH = 250  # images at a time, where nothing is learned
+EVALUATION_BATCH = 250  # images per batch when no gradients are needed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
-    """What a network predicts for n images.
+    """Predictions of a network for n images.
 
-    classes: for each image the name of the most probable class; multi-label, a tuple with the names
-    of all classes above one half. probabilities: (n, J). Lengths and activations of capsules are
-    the probabilities that a class is present, each for itself; those of a network trained with the
-    cross-entropy sum to 1. class_names: of the J classes.
+    Attributes
+    ----------
+    classes : one entry per image
+        The name of the most probable class; for multi-label networks, a tuple with the names of
+        all classes whose probability exceeds one half.
+    probabilities : array of shape (n, J)
+        Lengths and activations of capsules are independent probabilities that each class is
+        present. If a single-label network was trained with the cross-entropy, the probabilities
+        of an image sum to 1.
+    class_names : names of the J classes
     """
 
     classes: list
@@ -44,14 +50,21 @@ class Prediction:
 
 
 class Network(Module):
-    """Base of the networks: images (B, C, H, W) to Routed, whose `activations` are (B, J).
+    """Base class of the networks.
 
-    logits: whether activations are logits. score: what they are called once they are
-    probabilities. children_grid: where the children of the class capsules lie; None without
-    capsules. config: what `minicaps.models.build` needs to build the network again.
-    class_names, preprocessing, multi and loss are known of a network that was trained: names of
-    the J classes, what images it expects, whether an image may have any number of classes, and
-    the loss.
+    A network maps images (B, C, H, W) to Routed, whose `activations` have shape (B, J). The
+    attributes `class_names`, `preprocessing`, `multi` and `loss` are set by training.
+
+    Attributes
+    ----------
+    logits : whether the activations are logits
+    score : the name of an activation after its conversion to a probability
+    children_grid : positions of the class capsules' children, or None for networks without capsules
+    config : arguments with which `minicaps.models.build` builds the network again
+    class_names : names of the J classes
+    preprocessing : the images that the network expects
+    multi : whether an image may have any number of classes
+    loss : name of the loss
     """
 
     logits: bool = False
@@ -66,16 +79,16 @@ class Network(Module):
 
     @property
     def raw_score(self) -> str:
-        """What its activations are called."""
+        """Name of an activation before any conversion."""
         return "logit" if self.logits else self.score
 
     @property
     def shares(self) -> bool:
-        """Whether P(k) = a_k / Σ_j a_j: capsules trained with the cross-entropy."""
+        """Whether P(k) = a_k / Σ_j a_j, as for capsules trained with the cross-entropy."""
         return self.loss == "cross-entropy" and not self.logits and not self.multi
 
     def probabilities(self, activations: Tensor) -> Tensor:
-        """Turn activations (B, J) into probabilities, as `Prediction` says."""
+        """Convert activations (B, J) to probabilities, as described in `Prediction`."""
         if self.logits:
             return ops.sigmoid(activations) if self.multi else ops.softmax(activations)
         if self.shares:
@@ -85,14 +98,29 @@ class Network(Module):
     def predict(
         self, images: Array | list, *, invert: bool | str = False, centre_ink: bool | str = False
     ) -> Prediction:
-        """Predict the classes of images in memory, in evaluation mode; the network is unchanged.
+        """Predict the classes of images in memory.
 
-        images: an array (n, H, W), (n, H, W, C) or (n, C, H, W), or a list of images of any sizes;
-            see `minicaps.data.preprocessing.Preprocessing.batch` for what numbers they may hold.
-            They are resized, and made grayscale or color, to fit the network.
-        invert, centre_ink: see `Preprocessing.apply`; "auto" is what `minicaps.predict` does.
+        The network runs in evaluation mode and is returned to its previous mode afterwards.
 
-        Raises `DataError` for images that cannot be used.
+        Parameters
+        ----------
+        images : array (n, H, W), (n, H, W, C) or (n, C, H, W), or list of images of any sizes
+            The allowed pixel values are described in
+            `minicaps.data.preprocessing.Preprocessing.batch`. Images are resized and converted to
+            grayscale or color to fit the network.
+        invert, centre_ink : bool or "auto"
+            See `Preprocessing.apply`; "auto" does the same as `minicaps.predict`.
+
+        Returns
+        -------
+        A `Prediction`.
+
+        Raises
+        ------
+        DataError
+            If the images cannot be used.
+        CheckpointError
+            If a score of the network is non-finite.
         """
         found, was_training = [], self.training
         images = self.preprocessing.batch(images, invert=invert, centre_ink=centre_ink)
@@ -108,8 +136,8 @@ class Network(Module):
         rows = np.concatenate(found) if found else np.zeros((0, len(names)), np.float32)
         if not np.isfinite(rows).all():
             raise CheckpointError(
-                "the network's scores are infinite or NaN, as after training that diverged: use an"
-                " earlier checkpoint"
+                "the network's scores are infinite or NaN, which usually means that training"
+                " diverged: use an earlier checkpoint"
             )
         if self.multi:
             classes = [tuple(np.array(names)[row > SEEN].tolist()) for row in rows]

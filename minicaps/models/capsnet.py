@@ -1,4 +1,4 @@
-"""The network of Sabour, Frosst and Hinton 2017."""
+"""The CapsNet of Sabour, Frosst and Hinton 2017."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from minicaps.routing import Routed
 from minicaps.tensor import Tensor
 
 # Convolutions (channels, kernel, stride), primary capsules (types, size, kernel, stride),
-# size of a class capsule, hidden widths of the decoder.
+# size of a class capsule, and hidden widths of the decoder.
 CAPSNET_PRESETS = {
     "paper": {
         "convolutions": ((256, 9, 1),),
@@ -31,13 +31,22 @@ CAPSNET_PRESETS = {
 
 
 class CapsNet(Network):
-    """Convolutions, primary capsules, one capsule for each class, and a decoder.
+    """Network of convolutions, primary capsules, one capsule per class, and a decoder.
 
-    Images (B, C, H, W) of `input_shape` (C, H, W) give Routed: the lengths of the class capsules
-    (`activations`, (B, classes)) are the answer.
-    decoder: False leaves the decoder out. squash: its kind at the end of the routing, and of the
-    primary capsules too unless `primary_squash` names another. routing: its name and options, see
-    `minicaps.nn.Routing`; None is the routing's default.
+    It maps images (B, C, H, W) to Routed, whose `activations` (B, classes), the lengths of the
+    class capsules, are the prediction.
+
+    Parameters
+    ----------
+    input_shape : shape of an image, (C, H, W)
+    classes : number of classes
+    preset : the sizes of the layers, a key of `CAPSNET_PRESETS`
+    decoder : whether to build the decoder
+    squash : kind of squash at the end of the routing
+    primary_squash : kind of squash of the primary capsules, or None for the same as `squash`
+    seed : seed of the initial weights
+    **routing : name and options of the routing
+        See `minicaps.nn.Routing`. None stands for the default of the routing.
     """
 
     score, routing_options = "length", ROUTING_OPTIONS
@@ -84,7 +93,7 @@ class CapsNet(Network):
         return self.classes(self.primary_capsules(images))
 
     def primary_capsules(self, images: Tensor) -> Tensor:
-        """The children (B, I, N) of the class capsules."""
+        """Compute the primary capsules (B, I, N), the children of the class capsules."""
         check_images(images, self.input_shape)
         x = images
         for convolution in self.convolutions:
@@ -92,7 +101,7 @@ class CapsNet(Network):
         return self.primary(x)
 
     def reconstruct(self, poses: Tensor, keep: Array) -> Tensor:
-        """Draw pictures from class capsules (B, J, D), all masked to zero but `keep` (B,).
+        """Decode images from class capsules (B, J, D), masking all but the capsules `keep` (B,).
 
         Raises ValueError if the network was built with decoder=False.
         """

@@ -1,4 +1,4 @@
-"""Convolutional networks: with capsules in the place of pooling, with pooling, and the baseline."""
+"""Convolutional networks: one with capsules instead of pooling, one with pooling, a baseline."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ from minicaps.tensor import Tensor
 
 
 class Convolution(Module):
-    """A convolution with `channels` (C, O), batch norm if wanted, ReLU."""
+    """Convolution with `channels` (C, O), optional batch normalization, and ReLU."""
 
     def __init__(self, channels, kernel, rng, *, padding=0, batch_norm=False):
         self.conv = Conv2d(*channels, kernel, rng, padding=padding, bias=not batch_norm)
@@ -27,9 +27,10 @@ class Convolution(Module):
 
 
 class Features(Module):
-    """The part that both networks below share: images (B, C, H, W) to maps (B, 128, P, Q).
+    """Feature extractor of the next two networks: images (B, C, H, W) to maps (B, 128, P, Q).
 
-    Two convolutions of 64 channels, an average pool, two of 128; all 3×3 without padding.
+    Two convolutions with 64 channels are followed by average pooling and two convolutions with 128
+    channels. All kernels are 3×3, without padding.
     """
 
     WIDTH = 128
@@ -42,19 +43,29 @@ class Features(Module):
         ]
 
     def forward(self, x):
-        grid(x.shape[-2:], self.LAYERS)  # refuses images that are too small
+        grid(x.shape[-2:], self.LAYERS)  # rejects images that are too small
         for k, convolution in enumerate(self.convolutions):
             x = convolution(ops.avg_pool2d(x) if k == 2 else x)
         return x
 
 
 class CapsuleCNN(Network):
-    """Convolutions, then one capsule for each class, which collects all positions.
+    """Convolutions followed by one capsule per class, which routes over all positions.
 
-    The channels at a position are a child, and a parent has one matrix for all of them, so images
-    may have any size from 14×14, after training too. Jianlin Su 2018 (kexue.fm/archives/4819).
-    Images (B, C, H, W) give Routed; the lengths `activations` (B, classes) are the answer.
-    routing and its options: see `minicaps.nn.Routing`; the update is "spherical" by default.
+    The channels at each position form a child capsule. A parent uses the same matrix for all
+    children, so images may have any size from 14×14 pixels, even after training. The network is
+    that of Jianlin Su 2018 (kexue.fm/archives/4819). It maps images (B, C, H, W) to Routed, whose
+    `activations` (B, classes), the lengths of the class capsules, are the prediction.
+
+    Parameters
+    ----------
+    input_shape : shape of an image, (C, H, W)
+    classes : number of classes
+    squash : kind of squash at the end of the routing
+    batch_norm : whether to normalize each convolution's output over the batch
+    seed : seed of the initial weights
+    **routing : name and options of the routing
+        See `minicaps.nn.Routing`; the update is "spherical" by default.
     """
 
     score, routing_options = "length", ROUTING_OPTIONS
@@ -82,7 +93,7 @@ class CapsuleCNN(Network):
             (classes, 16),
             rng,
             children=p * q,
-            length=math.sqrt(Features.WIDTH),  # values of size one
+            length=math.sqrt(Features.WIDTH),  # length of a child whose values have magnitude one
             squash=squash,
             **asked,
         )
@@ -92,10 +103,11 @@ class CapsuleCNN(Network):
 
 
 class PoolingCNN(Network):
-    """The same convolutions, then the mean over all positions and two linear layers.
+    """Counterpart of `CapsuleCNN` with pooling instead of capsules.
 
-    The counterpart of `CapsuleCNN`, for the same images. `activations` (B, classes) are
-    probabilities of each class on its own (sigmoids); there are no poses and no couplings.
+    The same convolutions are followed by the mean over all positions and two linear layers. The
+    `activations` (B, classes) are sigmoids, an independent probability for each class; there are
+    no poses and no couplings.
     """
 
     def __init__(
@@ -114,10 +126,17 @@ class PoolingCNN(Network):
 
 
 class BaselineCNN(Network):
-    """The baseline of Sabour et al. 2017: three convolutions 5×5, three linear layers, dropout.
+    """Baseline of Sabour et al. 2017: three 5×5 convolutions, three linear layers, dropout.
 
-    `activations` (B, classes) are logits, to be trained with the cross-entropy.
-    dropout: the share of the last hidden layer that is dropped in training.
+    The `activations` (B, classes) are logits, to be trained with the cross-entropy.
+
+    Parameters
+    ----------
+    input_shape : shape of an image, (C, H, W)
+    classes : number of classes
+    dropout : fraction of the last hidden layer that is dropped during training
+    batch_norm : whether to normalize each convolution's output over the batch
+    seed : seed of the initial weights
     """
 
     logits = True
@@ -154,11 +173,13 @@ class BaselineCNN(Network):
 
 
 def flattened(maps):
-    """Maps (B, C, P, Q) as (B, P·Q·C): as a convolution leaves them in memory, channels last, so
-    that nothing is copied."""
+    """Flatten maps (B, C, P, Q) to (B, P·Q·C).
+
+    A convolution stores its output with the channels last, so this order avoids a copy.
+    """
     return maps.transpose(0, 2, 3, 1).reshape(len(maps), math.prod(maps.shape[1:]))
 
 
 def without_capsules(activations: Tensor) -> Routed:
-    """What a network without capsules returns: no poses, no couplings."""
+    """Wrap the activations of a network without capsules in Routed, without poses or couplings."""
     return Routed(None, activations, None)  # type: ignore[arg-type]

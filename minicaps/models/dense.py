@@ -1,4 +1,4 @@
-"""What the CapsNet is without its capsules: the network to compare it with."""
+"""Counterpart of the CapsNet without capsules, for comparisons."""
 
 import math
 
@@ -15,13 +15,21 @@ from minicaps.tensor import Tensor
 
 
 class DenseCNN(Network):
-    """The convolutions of `CapsNet`, then a linear layer in the place of votes and routing.
+    """The convolutions of `CapsNet` followed by a linear layer instead of votes and routing.
 
-    The hidden layer has as many values as all class capsules together, and its matrix as many
-    weights as the votes have; a second linear layer makes classes of them. So it has as many
-    parameters as a CapsNet without decoder, but for 170 in each class, at every size of images.
-    Images (B, C, H, W) of `input_shape` give `activations` (B, classes): logits, to be trained
-    with the cross-entropy. Like a CapsNet, it has no dropout.
+    The hidden layer has as many units as all class capsules have components together, and its
+    matrix has as many weights as the votes; a second linear layer maps the units to the classes. At
+    every image size, the network therefore has almost as many parameters as a CapsNet without
+    decoder: with J classes, 16 J + 17 more for each class. Images (B, C, H, W) of `input_shape`
+    yield `activations` (B, classes), which are logits to be trained with the cross-entropy. Like
+    the CapsNet, the network has no dropout.
+
+    Parameters
+    ----------
+    input_shape : shape of an image, (C, H, W)
+    classes : number of classes
+    preset : the sizes of the layers, a key of `CAPSNET_PRESETS`
+    seed : seed of the initial weights
     """
 
     logits = True

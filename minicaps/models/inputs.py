@@ -1,10 +1,10 @@
-"""Arrays as a network takes them."""
+"""Conversion of arrays to the tensors that a network expects."""
 
 from minicaps.backend import array_module
 from minicaps.tensor import Tensor
 
 
 def tensor_for(model, array) -> Tensor:
-    """Put images, or poses, on the device of the model's parameters, in their dtype."""
+    """Convert images or poses to a tensor with the device and dtype of the model's parameters."""
     _, one = next(model.named_parameters())
     return Tensor(array_module(one.data).asarray(array, dtype=one.dtype))

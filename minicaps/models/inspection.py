@@ -1,6 +1,6 @@
-"""What a trained network says of one picture, and what lies in it: for figures.
+"""Predictions, couplings and reconstructions of a trained network, for figures.
 
-Letters: I children, J parents (one more in leaky routing: the orphans), D numbers in a pose.
+Letters: I children, J parents (plus one for the orphans in leaky routing), D pose components.
 """
 
 from dataclasses import dataclass
@@ -15,17 +15,18 @@ from minicaps.models.multilabel import redraw
 from minicaps.nn import Conv2d
 from minicaps.routing import keep_history
 
-CLASSES = 20  # that are redrawn: a figure of hundreds takes many minutes, and nobody can read it
-SEVERAL = 10  # pictures that are redrawn, where each has several classes
+CLASSES = 20  # in a figure of reconstructions; hundreds would take minutes and be illegible
+SEVERAL = 10  # images in a figure of reconstructions of multi-label data
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a network answers to a picture; arrays on the host.
+    """Output of a network for one image, as arrays on the host.
 
-    scores: (J,), one for each class: lengths of capsules, activations or probabilities.
+    scores: (J,), one per class: lengths of capsules, activations or probabilities.
     poses: (J, D), or None for a network without capsules.
-    couplings: of every iteration of the routing to the classes, (I, J); none without capsules.
+    couplings: one array (I, J) per iteration of the routing to the classes; empty for a network
+        without capsules.
     """
 
     scores: np.ndarray
@@ -34,7 +35,7 @@ class View:
 
     @property
     def ranking(self):
-        """The classes, highest score first."""
+        """Class indices in order of decreasing score."""
         return np.argsort(-self.scores, kind="stable")
 
     @property
@@ -43,9 +44,9 @@ class View:
 
 
 def view(model, picture) -> View:
-    """Show a model in evaluation a picture (C, H, W), and write down what it does.
+    """Apply a model in evaluation mode to an image (C, H, W) and record its output and couplings.
 
-    Raises CheckpointError if a score is infinite or NaN.
+    Raises CheckpointError if a score is non-finite.
     """
     with no_grad():
         with keep_history():  # learned couplings have no iterations
@@ -55,8 +56,8 @@ def view(model, picture) -> View:
             scores = model.probabilities(scores)
     if not np.isfinite(to_host(scores.data)).all():
         raise CheckpointError(
-            "a score of the network is infinite or NaN: its parameters are too large, as after a"
-            " training that diverged; take an earlier checkpoint"
+            "a score of the network is infinite or NaN: its parameters are too large, which usually"
+            " means that training diverged; use an earlier checkpoint"
         )
     if routed.poses is None:
         return View(to_host(scores.data)[0], None, ())
@@ -65,27 +66,33 @@ def view(model, picture) -> View:
 
 
 def share_map(couplings, grid, parent):
-    """Mean share that the children at each position send to a parent: (rows, columns)."""
+    """Average the couplings of the children at each position to one parent: (rows, columns)."""
     return couplings[:, parent].reshape(grid[:3]).mean(axis=2)
 
 
 def entropy(couplings):
-    """Mean over the children of −Σ_j c_ij ln c_ij, in nats: ln J when all shares are equal."""
+    """Compute the mean of −Σ_j c_ij ln c_ij over the children, in nats.
+
+    It equals ln J if all couplings are equal.
+    """
     c = couplings.astype(np.float64)
     return float(-np.where(c > 0, c * np.log(np.where(c > 0, c, 1)), 0).sum(axis=1).mean())
 
 
 def reconstruction(model, poses, keep):
-    """What the decoder draws from one capsule of poses (J, D): (C, H, W); None without decoder."""
+    """Decode the capsule `keep` of poses (J, D) to an image (C, H, W); None without a decoder."""
     drawn = _drawn(model, poses[None], keep) if has_decoder(model) else None
     return drawn if drawn is None else drawn[0]
 
 
 def redrawn(model, split, class_names):
-    """A picture of each class of `split`, of the first `CLASSES` that it has, and what the decoder
-    makes of the answer's capsule; of pictures with several classes the first ones, and what it
-    makes of each class: what `plotting.reconstructions` takes, or `plotting.members`, but for the
-    file. The pictures are on the host."""
+    """Reconstruct one image of each of the first `CLASSES` classes of `split`.
+
+    The decoder reconstructs each image from the capsule of the predicted class. For multi-label
+    data, the first `SEVERAL` images are used, with one reconstruction per class present. Returns
+    the arguments of `plotting.reconstructions` or, for multi-label data, of `plotting.members`,
+    except the file. The images are on the host.
+    """
     if split.multi:
         some = split.take(np.arange(min(SEVERAL, len(split))))
         answers, drawn = redraw(model, some.images, some.labels)
@@ -99,8 +106,10 @@ def redrawn(model, split, class_names):
 
 
 def sweep(model, poses, keep, offsets):
-    """What the decoder draws when one number of the capsule `keep` of poses (J, D) is moved:
-    (D, offsets, C, H, W)."""
+    """Decode the capsule `keep` of poses (J, D) with each component shifted by each of `offsets`.
+
+    Returns images (D, offsets, C, H, W).
+    """
     size = poses.shape[1]
     moved = np.broadcast_to(poses, (size, len(offsets), *poses.shape)).copy()
     for d in range(size):
@@ -121,6 +130,6 @@ def _drawn(model, poses, keep):
 
 
 def first_kernels(model):
-    """The kernels of the first convolution, (O, C, K, K)."""
+    """Return the kernels (O, C, K, K) of the first convolution."""
     first = next(module for _, module in model.modules() if isinstance(module, Conv2d))
     return to_host(first.weight.data)

@@ -1,38 +1,43 @@
-"""What a classifier is trained to make small, by name, from its activations and the labels."""
+"""Classification losses by name."""
 
 from minicaps import ops
 
 LOSSES = ("margin", "spread", "cross-entropy")
-USUAL = {  # of the networks that are not trained with the margin loss
+USUAL = {  # networks whose default is not the margin loss
     "matrix-capsnet": "spread",
     "baseline-cnn": "cross-entropy",
     "dense-cnn": "cross-entropy",
 }
-FIRST_MARGIN, LAST_MARGIN, RISE = 0.2, 0.9, 1  # of the spread loss; epochs from first to last
+FIRST_MARGIN, LAST_MARGIN, RISE = 0.2, 0.9, 1  # spread loss; RISE: epochs from first to last
 
 
 def usual_loss(model):
-    """The loss that a network is trained with unless another is chosen; model: its name."""
+    """Return the default loss of the network named `model`."""
     return USUAL.get(model, "margin")
 
 
 def spread_margin(epoch):
-    """The margin of the spread loss after `epoch` epochs, a fraction within one.
+    """Compute the margin of the spread loss after `epoch` epochs, which may be fractional.
 
-    It grows linearly from 0.2 to 0.9 (Hinton et al. 2018, section 4); here in the first epoch of
-    any run, so that one that is resumed with more epochs is as if it had had them from the start.
+    The margin grows linearly from 0.2 to 0.9 (Hinton et al. 2018, section 4). Here it grows in the
+    first epoch, whatever the length of the run, so a run that is resumed with more epochs equals
+    one that was started with them.
     """
     return FIRST_MARGIN + (LAST_MARGIN - FIRST_MARGIN) * min(1, epoch / RISE)
 
 
 def classification_loss(name, model, activations, labels, margin=LAST_MARGIN):
-    """The loss `name`, one of LOSSES, of the activations (B, J) that `model` gave; labels (B,), or
-    (B, J) of zeros and ones where several classes may be present.
+    """Compute a classification loss of the activations (B, J) of `model`.
 
-    Cross-entropy: where the scores of the model are logits, P(k) is their softmax; else
-    P(k) = a_k / Σ_j a_j, the softmax of ln a_k. (1e-6 is added to a_k, to be finite at 0.) With
-    several classes it is binary, of each class, and P(k) the sigmoid of a logit.
-    margin: of the spread loss; the default is for measuring, so that epochs compare.
+    If the model outputs logits, the cross-entropy takes their softmax as P(k); otherwise
+    P(k) = a_k / Σ_j a_j, the softmax of ln a_k. (1e-6 is added to a_k so that the loss is finite
+    at 0.) For multi-label data, the cross-entropy is binary, one for each class, and P(k) is the
+    sigmoid of a logit.
+
+    name: one of `LOSSES`.
+    labels: (B,), or (B, J) with zeros and ones for multi-label data.
+    margin: margin of the spread loss; the default is meant for evaluation, where losses must be
+        comparable between epochs.
     """
     if name == "margin":
         return ops.margin_loss(activations, labels)
@@ -47,9 +52,9 @@ def classification_loss(name, model, activations, labels, margin=LAST_MARGIN):
 
 
 def check_several(name, model):
-    """Refuse, by ValueError, a loss that has no meaning where several classes may be present."""
+    """Raise ValueError for a loss that is not defined for multi-label data."""
     if name == "spread" or (name == "cross-entropy" and not model.logits):
         raise ValueError(
-            f"--loss {name} is for one class in each picture, and here there may be several: try"
+            f"--loss {name} requires exactly one class per image, but the data is multi-label: try"
             " --loss margin"
         )

@@ -12,18 +12,28 @@ from minicaps.nn.matrix import MatrixClassCaps, MatrixConvCaps, MatrixPrimaryCap
 from minicaps.routing import Routed
 from minicaps.tensor import Tensor
 
-# Channels of the convolution; types of primary, first and second convolutional capsules.
+# Channels of the convolution; types of the primary and the two layers of convolutional capsules.
 MATRIX_PRESETS = {"paper": (32, 32, 32, 32), "small": (64, 8, 16, 16)}
-# (kernel, stride); the 5×5 convolution with its padding of 2 reduces the grid as 1×1 would.
+# (kernel, stride); a 5×5 convolution with padding 2 reduces the grid like a 1×1 convolution.
 LAYERS = ((1, 2), (3, 2), (3, 1))
 
 
 class MatrixCapsNet(Network):
-    """A convolution, then primary, twice convolutional, and class capsules with 4×4 poses.
+    """Capsule network with 4×4 poses and EM routing (Hinton, Sabour and Frosst 2018).
 
-    Hinton, Sabour and Frosst 2018. Images (B, C, H, W) from 13×13, of any size after training
-    too, give Routed: poses (B, classes, 16), activations (B, classes), couplings.
-    iterations, gradient, inverse_temperature, step: see `minicaps.routing.em`.
+    A convolution is followed by primary capsules, two layers of convolutional capsules, and class
+    capsules. The network maps images (B, C, H, W) to Routed: poses (B, classes, 16), activations
+    (B, classes) and couplings. Images must have at least 13×13 pixels; their size may change even
+    after training.
+
+    Parameters
+    ----------
+    input_shape : shape of an image, (C, H, W)
+    classes : number of classes
+    preset : the sizes of the layers, a key of `MATRIX_PRESETS`
+    iterations, gradient, inverse_temperature, step : see `minicaps.routing.em`
+    batch_norm : whether batch normalization follows the convolution
+    seed : seed of the initial weights
     """
 
     score = "activation"
@@ -49,7 +59,7 @@ class MatrixCapsNet(Network):
             "gradient": gradient,
             "inverse_temperature": inverse_temperature,
             "step": step,
-            "floor": 0.01,  # a lower one makes the first E steps sharper, and learning slower
+            "floor": 0.01,  # a lower floor sharpens the first E steps and slows learning
         }
         self.convolution = Conv2d(input_shape[0], a, 5, rng, stride=2, padding=2)
         self.norm = BatchNorm2d(a) if batch_norm else None
@@ -61,7 +71,7 @@ class MatrixCapsNet(Network):
         self.classes = MatrixClassCaps(d, classes, rng, **options)
 
     def forward(self, images: Tensor) -> Routed:
-        grid(images.shape[2:], LAYERS)  # refuses images that are too small
+        grid(images.shape[2:], LAYERS)  # rejects images that are too small
         x = self.convolution(images)
         grid_of_capsules = self.primary(ops.relu(self.norm(x) if self.norm else x))
         for layer in self.capsules:

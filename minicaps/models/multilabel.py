@@ -1,4 +1,4 @@
-"""Several classes in one picture: which are seen, and how each is redrawn on its own."""
+"""Multi-label images: predictions, and one reconstruction per class."""
 
 from functools import reduce
 
@@ -10,58 +10,73 @@ from minicaps.graph import no_grad
 from minicaps.models.inputs import tensor_for
 from minicaps.ops.targets import one_hot
 
-SEEN = 0.5  # a class is seen where its activation is above; a logit then is above 0
+SEEN = 0.5  # classes with a higher activation are predicted; the threshold of a logit is 0
 
 
 def seen(activations, logits=False):
-    """Which classes (B, J) are seen in each picture: zeros and ones as booleans.
+    """Predict which classes are present in each image, as a boolean array (B, J).
 
     A capsule's length is the probability that its class is present (Sabour et al. 2017, section
-    2); so is the sigmoid of a logit.
+    2), and so is the sigmoid of a logit. A class is predicted if its probability exceeds one half.
     """
     return activations > (0 if logits else SEEN)
 
 
 def highest(activations, count):
-    """Which classes have the `count` highest of the activations (B, J), on the host, of equal ones
-    the first: booleans (B, J). count: a number, or one for each picture (B, 1)."""
+    """Mark the `count` highest activations of each image in a boolean array (B, J).
+
+    activations: (B, J), on the host. Ties are broken in favor of the lower class index.
+    count: one number for all images, or an array (B, 1).
+    """
     order = np.argsort(-activations, axis=1, kind="stable")
     return np.argsort(order, axis=1) < count
 
 
 def answers_of(model, activations, labels):
-    """Which classes are answered, booleans (B, J): with one label each (B,) the class with the
-    largest of the activations (B, J); with labels (B, J) those that are seen."""
+    """Mark the predicted classes of each sample in a boolean array (B, J).
+
+    activations: (B, J). For labels (B,), the class with the highest activation is predicted; for
+    labels (B, J), every class that `seen` marks.
+    """
     if labels.ndim == 2:
         return seen(activations, model.logits)
     return one_hot(activations.argmax(axis=1), activations) > 0
 
 
 def right_answers(model, activations, labels):
-    """Which samples (B,) are answered right: with one label each (B,), those whose class has the
-    largest of the activations (B, J); with labels (B, J), those where exactly the present classes
-    are seen."""
+    """Mark the correctly classified samples in a boolean array (B,).
+
+    activations: (B, J). For labels (B,), the correct class must have the highest activation; for
+    labels (B, J), the predicted classes must be exactly the classes present.
+    """
     if labels.ndim == 1:
         return activations.argmax(axis=1) == labels
     return (seen(activations, model.logits) == (labels > 0)).all(axis=1)
 
 
 def one_at_a_time(labels):
-    """Labels (B, J) of zeros and ones as a list of such arrays, each with at most one class of a
-    sample: its first, its second, … As many as some sample needs, and at least one."""
+    """Split labels (B, J) of zeros and ones into arrays with at most one class per sample.
+
+    The first array holds each sample's first class, the next its second, and so on. The list is as
+    long as the largest number of classes of a sample, but never empty.
+    """
     turn = np.cumsum(labels, axis=1, dtype=np.int64) * labels
     return [(turn == k).astype(labels.dtype) for k in range(1, max(1, turn.max(initial=0)) + 1)]
 
 
 def reconstruction_loss(model, poses, keep, images, parts=None, *, weight):
-    """The reconstruction loss: the decoder is run once for each class of a picture, on its capsule
-    alone, and not for a class that is absent.
+    """Compute the reconstruction loss with one run of the decoder per class present.
 
-    poses (B, J, D); keep: which capsule each run is for, labels (B,) or `one_at_a_time`.
-    parts (B, k, C, H, W), of composed pictures: what each of the k runs shall redraw, in the order
-    of classes; the loss is the mean over them (Sabour et al. 2017, section 6, redraws both digits).
-    None where the parts of the images (B, C, H, W) are not known: then the pictures drawn are laid
-    over each other, the brightest is seen, and this is compared with the whole.
+    Each run decodes the capsule of one class alone; absent classes are not decoded.
+
+    poses: (B, J, D).
+    keep: the capsules to decode in each run: a list of labels (B,), or result of `one_at_a_time`.
+    images: (B, C, H, W).
+    parts: (B, k, C, H, W), the targets of the k runs for composed images, in the order of classes.
+        The loss is then the mean over the runs (Sabour et al. 2017, section 6, reconstruct both
+        digits). If None, the images' parts are unknown, and the pixelwise maximum of the
+        reconstructions is compared with the whole image.
+    weight: factor of the loss.
     """
     drawn = [model.reconstruct(poses, one) for one in keep]
     if parts is not None:
@@ -73,9 +88,11 @@ def reconstruction_loss(model, poses, keep, images, parts=None, *, weight):
 
 
 def redraw(model, images, labels):
-    """What the network makes of pictures (n, C, H, W): which classes it sees (n, J), and what its
-    decoder draws for each class of labels (n, J): (n, P, C, H, W), in the order of classes, black
-    beyond the last of a picture. All on the host."""
+    """Predict the classes of images (n, C, H, W) and reconstruct each class of labels (n, J).
+
+    Returns the predicted classes (n, J) and the reconstructions (n, P, C, H, W), in the order of
+    classes and black after the last class of an image. Both arrays are on the host.
+    """
     images, keep = tensor_for(model, images), one_at_a_time(labels)
     put = array_module(images.data).asarray
     with no_grad():

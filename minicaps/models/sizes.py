@@ -1,10 +1,10 @@
-"""What networks ask before they are built, and of their images."""
+"""Sizes of layers and grids, and checks of image shapes."""
 
 from typing import NamedTuple
 
 from minicaps.ops.shape import output_size
 
-# Options of the routing to the classes, with their defaults; None is that of the routing
+# Options of the routing to the classes with their defaults; None: the routing's own default
 ROUTING_OPTIONS = {
     "routing": "agreement",
     "iterations": None,
@@ -15,10 +15,10 @@ ROUTING_OPTIONS = {
 
 
 class ChildrenGrid(NamedTuple):
-    """Where the children of the class capsules lie: `rows` × `columns` positions, `types` at each.
+    """Grid of the class capsules' children: `rows` × `columns` positions with `types` at each.
 
-    Children are ordered by row, column, type. Row (or column) k looks at pixels around
-    `first` + `step`·k, where 0 is the middle of the first pixel.
+    Children are ordered by row, column and type. The receptive field of row (or column) k is
+    centered at `first` + `step`·k, where 0 is the center of the first pixel.
     """
 
     rows: int
@@ -29,21 +29,24 @@ class ChildrenGrid(NamedTuple):
 
 
 def sizes_of(presets, name):
-    """Return the sizes called `name`."""
+    """Return the preset `name`, or raise ValueError if there is none."""
     if name not in presets:
         raise ValueError(f"unknown preset {name!r}: choose {', '.join(presets)}")
     return presets[name]
 
 
 def grid(image, layers):
-    """Size of the map after layers of (kernel, stride); refuse images (H, W) that are too small."""
+    """Compute the size of the map after layers of (kernel, stride) on images of size (H, W).
+
+    Raises ValueError if the images are too small.
+    """
     least = 1
     for kernel, stride in reversed(layers):
         least = (least - 1) * stride + kernel
     if min(image) < least:
         raise ValueError(
             f"images of {image[0]}×{image[1]} pixels are too small for this network:"
-            f" it needs at least {least}×{least}"
+            f" it needs at least {least}×{least} pixels"
         )
     for kernel, stride in layers:
         image = [output_size(n, kernel, stride) for n in image]
@@ -51,7 +54,7 @@ def grid(image, layers):
 
 
 def children_grid(image, layers, types) -> ChildrenGrid:
-    """The grid after layers of (kernel, stride) without padding, on images (H, W)."""
+    """Compute the grid after layers of (kernel, stride) without padding for (H, W) images."""
     first, step = 0.0, 1
     for kernel, stride in layers:
         first += step * (kernel - 1) / 2
@@ -61,9 +64,9 @@ def children_grid(image, layers, types) -> ChildrenGrid:
 
 
 def check_images(images, input_shape):
-    """Refuse images that are not (B, C, H, W) with (C, H, W) = input_shape."""
+    """Raise ValueError unless images have shape (B, C, H, W) with (C, H, W) = input_shape."""
     if images.shape[1:] != input_shape:
         raise ValueError(
-            f"this network is for images (B, C, H, W) with (C, H, W) = {input_shape},"
-            f" not {images.shape}"
+            f"this network expects images (B, C, H, W) with (C, H, W) = {input_shape},"
+            f" got shape {images.shape}"
         )

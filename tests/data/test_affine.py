@@ -1,4 +1,4 @@
-"""Digits that are rotated, sheared, scaled and moved."""
+"""Test the rotation, shear, scaling and translation of digits."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def split(n=3, height=28, width=28, channels=1):
 
 
 def test_a_picture_by_hand():
-    """A pixel at (−½, −½), doubled in width: its light falls where x/2 is within 1 of it."""
+    """Double the width of a pixel at (−½, −½): its light falls where x/2 is within 1 of −½."""
     image = np.array([[1.0, 0], [0, 0]], np.float32)[None, None]
     found = affine.transformed(image, np.diag([2.0, 1])[None], np.zeros((1, 2)), size=4)
     # columns at x = −1.5 … 1.5 read at −0.75, −0.25, 0.25, 0.75: 0.25, 0.25, 0.75, 1.25 from −½
@@ -57,7 +57,7 @@ def test_digits_that_are_only_moved_are_whole():
 
 
 def moments(image):
-    """Middle (x, y) and second moments of what is bright."""
+    """Compute the center (x, y) and the second moments of the brightness."""
     y, x = np.mgrid[: image.shape[0], : image.shape[1]]
     points = np.stack([x.ravel(), y.ravel()])
     middle = np.average(points, axis=1, weights=image.ravel())
@@ -65,7 +65,7 @@ def moments(image):
 
 
 def test_each_kind_changes_what_it_says(monkeypatch):
-    """A bar of light, 4 pixels wide and 12 high, by its moments: M S Mᵀ."""
+    """Check the moments M S Mᵀ of a transformed bright bar, 4 pixels wide and 12 high."""
     bar = np.zeros((1, 1, 28, 28), np.float32)
     bar[0, 0, 8:20, 12:16] = 1
     one = Split(bar, np.array([1]))
@@ -87,7 +87,7 @@ def test_each_kind_changes_what_it_says(monkeypatch):
 
 def test_no_pictures_and_unknown_kinds():
     assert affine.changed(split(0, channels=3)).images.shape == (0, 3, 40, 40)
-    with pytest.raises(ValueError, match=r"unknown kinds .'zoom'.: there are rotation, shear"):
+    with pytest.raises(ValueError, match=r"unknown kinds .'zoom'.: choose from rotation, shear"):
         affine.changed(split(), ("zoom", "scale"))
 
 

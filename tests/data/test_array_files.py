@@ -1,4 +1,4 @@
-"""Pictures of one's own as arrays, .npz or IDX: read as they are meant, or refused by name."""
+"""Test custom data in arrays, .npz or IDX files: correct reading, and errors."""
 
 import shutil
 
@@ -33,7 +33,7 @@ def test_arrays_are_read_with_their_names(tmp_path):
         ((12, 3, 28, 30), lambda a: a),
         ((12, 28, 30, 1), lambda a: a.transpose(0, 3, 1, 2)),
         ((12, 28, 30, 3), lambda a: a.transpose(0, 3, 1, 2)),
-        ((12, 3, 28, 3), lambda a: a),  # both: the second axis has the channels
+        ((12, 3, 28, 3), lambda a: a),  # ambiguous: the second axis holds the channels
     ],
 )
 def test_the_axis_of_size_1_or_3_has_the_channels(tmp_path, shape, move):
@@ -42,7 +42,7 @@ def test_the_axis_of_size_1_or_3_has_the_channels(tmp_path, shape, move):
     np.testing.assert_allclose(whole.images, move(images) / 255, rtol=1e-6)
     axes = {(1,): "channels, height, width)", (3,): "height, width, channels)"}
     where = tuple(k for k in (1, 3) if len(shape) == 4 and shape[k] in (1, 3))[:1]
-    assert axes.get(where, "(pictures, height, width)") in notes[0]
+    assert axes.get(where, "(images, height, width)") in notes[0]
 
 
 BITS = np.array([0, 1, 1, 0])
@@ -61,7 +61,7 @@ PLAIN = {
 
 
 def pixels(numbers):
-    """12 pictures of 2×2 that all have these four pixels."""
+    """Make 12 images of 2×2 pixels that all have these four values."""
     return {"images": np.tile(numbers.reshape(1, 2, 2), (12, 1, 1)), "labels": np.arange(12) % 3}
 
 
@@ -72,7 +72,7 @@ def test_pixels_with_a_plain_meaning_are_scaled(tmp_path, name):
     assert whole.images.dtype == np.float32
     np.testing.assert_allclose(whole.images[3].ravel(), numbers / white, atol=1e-6)
     assert whole.images.min() >= 0 and whole.images.max() <= 1
-    assert ("0 is black, 1 white" if white == 1 else f"divided by {white}") in notes[0]
+    assert ("0 is black, 1 is white" if white == 1 else f"divided by {white}") in notes[0]
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_pixels_with_a_plain_meaning_are_scaled(tmp_path, name):
         (np.array([0, -3, 3, 100], np.int8), "int8 pixels from -3 to 100"),
         (np.zeros(4, np.uint8), "uint8 pixels from 0 to 0"),
         (np.array([-0.0, -0.0, 2.5, 1]), "float64 pixels from 0 to 2.5"),
-        (np.array([0, np.nan, 0, 1]), "have the pixel nan in picture 0"),
-        (np.array([0, np.inf, 0, 1]), "have the pixel inf in picture 0"),
+        (np.array([0, np.nan, 0, 1]), "have the pixel value nan in image 0"),
+        (np.array([0, np.inf, 0, 1]), "have the pixel value inf in image 0"),
         (np.array([0, 1j, 0, 1]), "are of type complex128"),
         (np.array(["0", "1", "1", "1"]), "are of type <U1"),
     ],
@@ -100,18 +100,18 @@ def test_other_pixels_are_refused_with_the_range_seen(tmp_path, numbers, seen):
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        (np.arange(12) % 3 - 1, "have -1 at index 0: class numbers are 0, 1, 2, … (4 of 12 are"),
+        (np.arange(12) % 3 - 1, "have -1 at index 0, but class numbers are 0, 1, 2, … (4 of 12"),
         (np.arange(12) % 3 + 0.5, "have 0.5 at index 0"),
         (np.where(np.arange(12) == 5, np.nan, 0), "have nan at index 5"),
-        (np.arange(12) % 3 + 1, "has no picture of class 0, but labels up to 3"),
-        (np.arange(12) % 3 * 2, "has no picture of class 1, but labels up to 4"),
+        (np.arange(12) % 3 + 1, "has no image of class 0, but labels up to 3"),
+        (np.arange(12) % 3 * 2, "has no image of class 1, but labels up to 4"),
         (np.where(np.arange(12) == 5, np.inf, 0), "have inf at index 5"),
         (np.full(12, 1e300), "have 1e+300 at index 0"),
         (np.full(12, 2**64 - 1, np.uint64), "have 18446744073709551615 at index 0"),
-        (np.full(12, 2**30), "has no picture of class 0"),
-        (np.zeros(12, int), "has one class only"),
-        (np.arange(11) % 3, "have shape (11,), but there are 12 pictures"),
-        (np.eye(3)[np.arange(12) % 3] * 2, "of shape (12, 3) are not zeros and ones"),
+        (np.full(12, 2**30), "has no image of class 0"),
+        (np.zeros(12, int), "has only one class"),
+        (np.arange(11) % 3, "have shape (11,), but there are 12 images"),
+        (np.eye(3)[np.arange(12) % 3] * 2, "of shape (12, 3) are not all 0 or 1"),
         (np.array(["cat", "dog", "eel"] * 4), "are of type <U3: expected class numbers"),
     ],
 )
@@ -131,10 +131,10 @@ def test_whole_numbers_of_any_kind_are_labels(tmp_path, kind, shape):
     ("names", "said"),
     [
         (["a", "b"], "labels up to 2 and the class names a, b"),
-        (["a", "b", "a"], "expected one name, its own, for each class"),
-        (["a", "b", "c", "d"], "has no picture of class 3 (d)"),
-        ([0, 1, 2], "expected one row of text"),
-        (["a", "b", "c\x07"], "a class with the name"),
+        (["a", "b", "a"], "expected a distinct name for each class"),
+        (["a", "b", "c", "d"], "has no image of class 3 (d)"),
+        ([0, 1, 2], "expected a 1-D array of text"),
+        (["a", "b", "c\x07"], "a class named"),
     ],
 )
 def test_wrong_class_names_are_refused(tmp_path, names, said):
@@ -144,8 +144,8 @@ def test_wrong_class_names_are_refused(tmp_path, names, said):
 def test_wrong_keys_and_shapes_are_refused(tmp_path):
     images, labels = grey_arrays().values()
     said = refusal(npz(tmp_path / "a.npz", x=images, y=labels))
-    assert "has no images and no labels, but x, y" in said and "np.savez" in said
-    assert "has no labels, but images" in refusal(npz(tmp_path / "b.npz", images=images))
+    assert "contains no images and no labels, only x, y" in said and "np.savez" in said
+    assert "contains no labels, only images" in refusal(npz(tmp_path / "b.npz", images=images))
     for wrong in (
         images[0],
         images.reshape(12, -1),
@@ -155,15 +155,15 @@ def test_wrong_keys_and_shapes_are_refused(tmp_path):
         said = refusal(npz(tmp_path / "c.npz", images=wrong, labels=labels))
         assert "shape" in said
     said = refusal(npz(tmp_path / "d.npz", images=noise(0, 12, 8, 8, 4), labels=labels))
-    assert "with 1 or 3 channels second or last" in said
+    assert "last axis with 1 or 3 channels" in said
     said = refusal(npz(tmp_path / "e.npz", images=images[:0], labels=labels[:0]))
-    assert "there are none" in said
+    assert "are empty: their shape" in said
     more = npz(tmp_path / "f.npz", images=images, labels=labels, poses=labels)
-    assert f"not used of {more}: poses" in load(more).notes
+    assert f"unused arrays in {more}: poses" in load(more).notes
 
 
 class Trap:
-    """Unpickling it writes a file."""
+    """Object that writes a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -177,7 +177,7 @@ def test_objects_are_never_unpickled(tmp_path, name):
     objects = np.array([Trap(tmp_path / "sprung")] * 3, dtype=object)
     path = tmp_path / "a.npz"
     np.savez(path, allow_pickle=True, **grey_arrays() | {name: objects})
-    assert f"{path} holds Python objects as {name}, which are not loaded" in refusal(path)
+    assert f"{path} contains Python objects as {name}, which are not loaded" in refusal(path)
     assert not (tmp_path / "sprung").exists()
 
 
@@ -186,12 +186,12 @@ def test_faulty_files_are_refused(tmp_path):
     content = path.read_bytes()
     for wrong in (b"", b"text", content[:-100], content[:100], content.replace(b"NUMPY", b"NUMPX")):
         path.write_bytes(wrong)
-        assert "is not a whole .npz file" in refusal(path)
+        assert "is not a valid .npz file" in refusal(path)
     np.save(tmp_path / "b.npy", np.zeros(3))
     (tmp_path / "b.npy").rename(path)
-    assert "is not a whole .npz file" in refusal(path)
+    assert "is not a valid .npz file" in refusal(path)
     (tmp_path / "c.csv").write_text("1,2\n")
-    assert "c.csv is no data set: expected a folder with a folder for each" in refusal(
+    assert "c.csv is not a data set: expected a folder with one subfolder per" in refusal(
         tmp_path / "c.csv"
     )
 
@@ -233,25 +233,25 @@ def test_idx_files_say_themselves_what_is_for_testing(idx, pack, suffix):
         np.testing.assert_allclose(part.images[:, 0], arrays[images] / 255, rtol=1e-6)
         assert part.names.tolist() == list(range(len(part)))
     assert data.class_names == ("0", "1", "2")
-    assert data.notes[0] == "skipped 1 hidden: .DS_Store"
+    assert data.notes[0] == "skipped 1 hidden entries: .DS_Store"
 
 
 def test_incomplete_idx_files_are_refused(idx):
     folder, _ = idx()
     (folder / FILES[3]).unlink()
-    assert f"{folder} has no IDX file of the test labels" in refusal(folder)
+    assert f"{folder} has no IDX file with test labels" in refusal(folder)
     folder, _ = idx()
     (folder / "readme.txt").write_text("mine")
-    assert "has a file too many, readme.txt" in refusal(folder)
+    assert "contains an unexpected file, readme.txt" in refusal(folder)
     folder, _ = idx()
     (folder / f"letters-{FILES[0]}").write_bytes((folder / FILES[0]).read_bytes())
-    assert "has a file too many" in refusal(folder)
+    assert "contains an unexpected file" in refusal(folder)
     folder, _ = idx(_3=np.full(7, 3))
-    assert f"{FILES[3]} has label 3: the training labels are 0 to 2" in refusal(folder)
+    assert f"{FILES[3]} has label 3, but the training labels are 0 to 2" in refusal(folder)
     folder, _ = idx(_2=noise(0, 7, 5, 5))
-    assert "differ: training (1, 4, 5), test (1, 5, 5)" in refusal(folder)
+    assert "differ in shape: training (1, 4, 5), test (1, 5, 5)" in refusal(folder)
     folder, _ = idx(_1=np.arange(19) % 3)
-    assert f"labels in {folder / FILES[1]} have shape (19,), but there are 20 pictures" in refusal(
+    assert f"labels in {folder / FILES[1]} have shape (19,), but there are 20 images" in refusal(
         folder
     )
     (folder / FILES[0]).write_bytes(b"nothing")

@@ -1,4 +1,4 @@
-"""Data sets by name, the validation split, and batches that can be resumed bit-equal."""
+"""Test data sets by name, the validation split, and batches that resume bit-identically."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from minicaps.data.batches import SHARE, batches, number_of_batches, resident, s
 
 
 def split_of(n, height=5, width=6, channels=1):
-    """Sample i has label i and its pixels, so that a test sees which is which."""
+    """Make a split whose sample i has label i and pixels that identify it."""
     images = np.random.default_rng(n).random((n, channels, height, width), dtype=np.float32)
     return Split(images, np.arange(n), poses=np.arange(n)[:, None])
 
@@ -208,7 +208,7 @@ def test_batches_shift_by_every_offset_and_no_other():
     )
     offsets, counts = np.unique(found - [3, 4], axis=0, return_counts=True)
     assert offsets.tolist() == [[down, right] for down in range(-2, 3) for right in range(-2, 3)]
-    assert counts.min() > 40  # 80 are expected of each
+    assert counts.min() > 40  # the expected count of each is 80
 
 
 def test_each_batch_and_epoch_has_its_own_shifts():
@@ -237,7 +237,7 @@ def test_batches_made_on_the_device_are_those_of_the_cpu(strict_cupy, shift, cha
     there = resident(split, choose_device("gpu"))
     strict_cupy.host_copies.clear()
     made = list(batches(there, 4, **key))
-    indices = 2 if shift else 1  # which samples, and how far to shift them
+    indices = 2 if shift else 1  # indices and shifts of the samples
     assert strict_cupy.host_copies.total() == 6 * indices
     assert not strict_cupy.host_syncs
     for images, labels in made:

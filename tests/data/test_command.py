@@ -1,4 +1,4 @@
-"""`python -m minicaps.data`, as a user runs it."""
+"""Test `python -m minicaps.data` as a user runs it."""
 
 import re
 import subprocess
@@ -43,7 +43,7 @@ def test_strokes(tmp_path):
         (["strokes", "--out", "picture.doc"], "must be a .png file, got 'picture.doc'"),
         (["strokes", "--out", "nowhere/picture.png"], "nowhere/picture.png"),
         (["strokes", "--data-dir", "."], "unrecognized arguments"),
-        (["export", "strokes", "to", "--data-dir", "."], "strokes are drawn, not read"),
+        (["export", "strokes", "to", "--data-dir", "."], "strokes, which is drawn, not read"),
     ],
 )
 def test_bad_usage(capsys, arguments, said):
@@ -55,11 +55,11 @@ def test_bad_usage(capsys, arguments, said):
 
 @pytest.mark.slow
 def test_missing_data_is_one_message_and_no_traceback(tmp_path):
-    # Not fashion-mnist, which is here where Debian's package is
+    # Not fashion-mnist, which exists if the Debian package is installed
     done = run_data(tmp_path, "fetch", "mnist")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("minicaps.data: mnist is not here")
+    assert done.stderr.startswith("minicaps.data: mnist was not found")
     assert str(tmp_path / "cache") in done.stderr
 
 
@@ -89,7 +89,7 @@ def test_list_says_what_is_where(here, monkeypatch, capsys):
     assert command.main(["list"]) == 0
     strokes, mnist, _ = capsys.readouterr().out.splitlines()
     assert re.match(r"strokes +10,000 \+ +2,000", strokes)
-    assert re.match(r"mnist +20 \+ +7 +not here, 4 of 4 files to fetch: .* fetch mnist", mnist)
+    assert re.match(r"mnist +20 \+ +7 +not found, 4 of 4 files missing: .* fetch mnist", mnist)
 
     assert command.main(["list", "--data-dir", "told"]) == 0
     assert re.search(r"^mnist .* in told$", capsys.readouterr().out, re.MULTILINE)
@@ -98,7 +98,7 @@ def test_list_says_what_is_where(here, monkeypatch, capsys):
     (here / "cache" / "fashion-mnist" / f"{FILES[0]}.gz").unlink()
     command.main(["list"])
     assert re.search(
-        r"fashion-mnist .* in \S*cache\S*, 1 of 4 files to fetch", capsys.readouterr().out
+        r"fashion-mnist .* in \S*cache\S*, 1 of 4 files missing", capsys.readouterr().out
     )
 
 
@@ -107,7 +107,7 @@ def test_list_is_not_deceived_by_files_of_the_same_name(here, monkeypatch, capsy
     Tiny(monkeypatch, "fashion-mnist", arrays_of(1))
     assert command.main(["list", "--data-dir", "told"]) == 0
     _, mnist, fashion = capsys.readouterr().out.splitlines()
-    assert mnist.endswith("in told") and "not here, 4 of 4 files to fetch" in fashion
+    assert mnist.endswith("in told") and "not found, 4 of 4 files missing" in fashion
 
 
 def test_fetch_checks_the_files(here, monkeypatch, capsys):
@@ -127,12 +127,12 @@ def test_show_counts_classes_and_writes_a_picture(here, monkeypatch, capsys):
     assert "20 training and 7 test images" in shown
     assert "4 pixels high, 5 wide" in shown
     assert re.search(r"^3 +4 +\d$", shown, re.MULTILINE)
-    assert re.search(r"^9 +0 +\d$", shown, re.MULTILINE)  # a class without samples
+    assert re.search(r"^9 +0 +\d$", shown, re.MULTILINE)  # a class without images
     assert matplotlib.image.imread("told/sheet.png").size
 
 
 def several(folder):
-    """Thirty pictures, number k of the grey k/30; classes "low" below 20, "even", and "all"."""
+    """Write 30 images, image k with gray level k/30; classes "low" (k < 20), "even" and "all"."""
     k = np.arange(30)
     labels = np.stack([k < 20, k % 2 == 0, k >= 0], axis=1).astype(np.uint8)
     images = np.broadcast_to(k[:, None, None] / 30, (30, 8, 8))
@@ -155,7 +155,7 @@ def test_pictures_of_several_classes_count_for_each(here, capsys):
 def test_the_exported_picture_has_the_class_of_its_name(here, capsys):
     labels = several(here)
     assert command.main(["export", "several.npz", "to"]) == 0
-    assert "3 test pictures, one of each class" in capsys.readouterr().out
+    assert "3 test images, one of each class" in capsys.readouterr().out
     test = load("several.npz").test
     for column, name in enumerate(("low", "even", "all")):
         grey = matplotlib.image.imread(f"to/{name}.png").mean()
@@ -167,7 +167,7 @@ def test_a_folder_that_cannot_be_written(here, capsys):
     several(here)
     Path("file").touch()
     assert command.main(["export", "several.npz", "file"]) == 1
-    told = "cannot write file: a file is where a folder is needed; name another FOLDER"
+    told = "cannot write file: a file is where a folder is needed; choose another FOLDER"
     assert capsys.readouterr().err == f"minicaps.data: {told}\n"
 
 

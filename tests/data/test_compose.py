@@ -1,4 +1,4 @@
-"""Pictures of several classes, composed of single ones: which, where, all repeatable."""
+"""Test composed images: their members, positions and reproducibility."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ CLASSES = 4
 
 
 def singles(n=40, side=5, classes=CLASSES):
-    """Sample i is a square of brightness (i + 1) / n in a dark frame, so that it is recognised."""
+    """Make a split whose sample i is a square of brightness (i + 1) / n in a dark frame."""
     images = np.zeros((n, 1, side, side), np.float32)
     images[:, :, 1:-1, 1:-1] = (np.arange(n)[:, None, None, None] + 1) / n
     labels = np.arange(n) % classes
@@ -129,7 +129,7 @@ def test_colour_is_composed_by_channel():
 
 @pytest.mark.slow
 def test_equal_boxes_shifted_by_up_to_4_overlap_as_computed():
-    """Along an axis 20 − E|a − b| of 20 pixels, a, b uniform on −4..4: (1 − 80/27/20)² = 0.7257."""
+    """Per axis 20 − E|a − b| of 20 pixels, a and b uniform on −4..4: (1 − 80/27/20)² = 0.7257."""
     images = np.pad(np.ones((20_000, 1, 20, 20), np.float32), ((0, 0), (0, 0), (4, 4), (4, 4)))
     composed = compose(Split(images, np.arange(20_000) % 2), 2)
     measured = box_overlap(composed.parts(np.arange(4000)))
@@ -140,7 +140,7 @@ def test_overlap_of_boxes_by_hand():
     parts = np.zeros((2, 2, 1, 6, 6), np.float32)
     parts[0, 0, :, 0:2, 0:3] = 1  # 6 pixels
     parts[0, 1, :, 1:3, 1:5] = 1  # 8 pixels, 2 in common: 2 / 7
-    parts[1, 0, :, 0:2, 0:2] = parts[1, 1, :, 4:6, 0:2] = 1  # nothing in common
+    parts[1, 0, :, 0:2, 0:2] = parts[1, 1, :, 4:6, 0:2] = 1  # no overlap
     assert box_overlap(parts) == pytest.approx(1 / 7)
     parts[0, 0, 0, 5, 5] = 0.05  # no ink
     assert box_overlap(parts) == pytest.approx(1 / 7)
@@ -148,7 +148,7 @@ def test_overlap_of_boxes_by_hand():
 
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_senseless_counts(count):
-    with pytest.raises(ValueError, match=f"not of {count}; these pictures have 4"):
+    with pytest.raises(ValueError, match=f"of {count} different classes: .* at most the 4 classes"):
         compose(singles(), CLASSES, count=count)
 
 

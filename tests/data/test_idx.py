@@ -1,4 +1,4 @@
-"""IDX files are read as they are, and every fault of a file is named."""
+"""Test that IDX files are read exactly and that every fault of a file is reported."""
 
 import gzip
 import struct
@@ -62,7 +62,7 @@ def test_the_array_can_be_written_to(tmp_path):
 def test_truncated_numbers_name_both_byte_counts(tmp_path, pack):
     message = error_of(tmp_path, pack(idx_bytes(IMAGES)[:-5]))
     assert "truncated" in message
-    assert "40 bytes" in message  # 16 of header, 24 of pixels
+    assert "40 bytes" in message  # header 16, pixels 24
     assert "35" in message
 
 

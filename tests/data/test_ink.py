@@ -1,4 +1,4 @@
-"""What lies behind the ink, where the ink lies, and how files of pictures are called."""
+"""Test the detection of backgrounds, the centering of ink, and the names of image files."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ RNG = np.random.default_rng(0)
 
 
 def crosses(n, size=(20, 24), ground=0.0, channels=1):
-    """Pictures of a cross on a ground, its ink as far from grey as the ground."""
+    """Draw images of a cross; ink and background differ equally from gray."""
     images = np.full((n, channels, *size), ground, np.float32)
     images[:, :, 8:11, 4:18] = images[:, :, 3:17, 9:12] = 1 - ground
     return images
@@ -50,7 +50,7 @@ def test_the_zeros_of_fitting_are_no_background(size):
 def test_background_of_what_is_known():
     images = load("strokes", limit=600).train.images
     assert background(images) == "dark" and background(1 - images) == "light"
-    assert background(np.zeros((2, 1, 5, 5), np.float32)) == "dark"  # nothing in it
+    assert background(np.zeros((2, 1, 5, 5), np.float32)) == "dark"  # empty
 
 
 def test_a_light_border():
@@ -58,7 +58,7 @@ def test_a_light_border():
     assert has_light_border(crosses(1, ground=1)[0])
     assert has_light_border(np.full((1, 1, 1), 0.8))
     touching = np.zeros((1, 9, 9))
-    touching[0, :, 4] = 1  # ink to both ends
+    touching[0, :, 4] = 1  # ink reaches both ends
     assert not has_light_border(touching)
 
 
@@ -72,14 +72,14 @@ def test_centred_ink_fills_as_much_as_mnist_s(channels):
     centred = centre(picture, (28, 28))
     assert centred.shape == (channels, 28, 28) and centred.dtype == np.float32
     expected = np.zeros((28, 28))
-    expected[4:24, 9:19] = 1  # 20 high, 10 wide, its middle at 13.5
+    expected[4:24, 9:19] = 1  # 20 high, 10 wide, centered at 13.5
     for plane in centred:
         np.testing.assert_allclose(plane, expected, atol=1e-6)
 
 
 def test_the_centre_of_mass_is_in_the_middle():
     picture = np.zeros((1, 200, 200), np.float32)
-    picture[0, 20:140, 30:60] = picture[0, 120:140, 30:130] = 1  # an L: heavy at one corner
+    picture[0, 20:140, 30:60] = picture[0, 120:140, 30:130] = 1  # an L: heavier at one corner
     mass = centre(picture, (28, 36))[0]
     rows, columns = np.indices(mass.shape)
     middle = (rows * mass).sum() / mass.sum(), (columns * mass).sum() / mass.sum()
@@ -130,7 +130,7 @@ def test_a_picture_that_is_written_is_read_again(tmp_path, channels):
 def test_export(tmp_path):
     done = run_data(tmp_path, "export", "strokes", "digits")
     assert done.returncode == 0 and done.stderr == ""
-    assert done.stdout == "10 test pictures, one of each class: digits\n"
+    assert done.stdout == "10 test images, one of each class: digits\n"
     test = load("strokes", limit=1).test
     for label in range(10):
         first = test.images[np.flatnonzero(test.labels == label)[0]]
@@ -138,7 +138,7 @@ def test_export(tmp_path):
         np.testing.assert_allclose(written, first, atol=0.5 / 255 + 1e-6)
     again = run_data(tmp_path, "export", "strokes", "digits")
     assert again.returncode == 1
-    assert again.stderr == "minicaps.data: digits is not empty: name a new folder\n"
+    assert again.stderr == "minicaps.data: digits is not empty: choose a new or empty folder\n"
 
 
 def test_export_of_pictures_of_one_s_own(tmp_path):
@@ -150,4 +150,4 @@ def test_export_of_pictures_of_one_s_own(tmp_path):
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a b.png", "c$d.png"]
     missing = run_data(tmp_path, "export", "nothing", "other")
-    assert missing.returncode == 2 and "'nothing' is not there" in missing.stderr
+    assert missing.returncode == 2 and "'nothing' is neither a path nor" in missing.stderr

@@ -1,4 +1,4 @@
-"""Pictures of one's own: read, split and trained on as they are meant, or refused by name."""
+"""Test custom data: reading, splitting, training, and errors."""
 
 import io
 import json
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("tiny")
 
 @pytest.fixture
 def pets(tmp_path):
-    """A folder with three classes of 4, 5 and 6 pictures in colour."""
+    """Create a folder with three classes of 4, 5 and 6 color images."""
     root = tmp_path / "pets"
     for count, name in enumerate(("cat", "dog", "eel"), start=4):
         for k in range(count):
@@ -65,7 +65,7 @@ def test_the_seed_splits_and_every_class_is_in_every_part(pets):
 
 
 def test_a_validation_split_that_would_leave_a_class_without_training_is_refused(pets):
-    with pytest.raises(ValueError, match="no training picture of class 'cat': make it smaller"):
+    with pytest.raises(ValueError, match="no training image of class 'cat': make it smaller"):
         load(pets).cut_validation(11)
 
 
@@ -83,9 +83,7 @@ def test_limit_takes_some_of_each_class_and_leaves_the_test_whole(pets):
     assert set(few.train.names) < set(data.train.names)
     assert few.test.names.tolist() == data.test.names.tolist()
     for limit in (2, 13):
-        with pytest.raises(
-            ValueError, match=r"12 training pictures in 3 classes .* choose 3 to 12"
-        ):
+        with pytest.raises(ValueError, match=r"12 training images in 3 classes .* choose 3 to 12"):
             load(pets, limit=limit)
 
 
@@ -97,7 +95,7 @@ def test_grey_pictures_have_one_channel_and_join_coloured_ones(pets):
     data = load(pets)
     image, _ = all_of(data)["cat/0.png"]
     assert image.shape == (3, *SIZE) and np.array_equal(image[0], image[2])
-    assert data.notes == ("14 of 15 pictures are grey: their grey is used in all colours",)
+    assert data.notes == ("14 of 15 images are grayscale: their channel is used for all colors",)
 
 
 def test_classes_named_by_numbers_are_in_the_order_of_numbers(tmp_path):
@@ -127,7 +125,7 @@ def test_all_files_that_cannot_be_read_are_named(pets):
     for size in (None, (28, 28)):
         said = refusal(pets, size=size)
         assert "files cannot be used:\n" in said
-        assert f"{pets}/dog/notes.png is no picture" in said
+        assert f"{pets}/dog/notes.png is not a readable image" in said
         assert f"{pets}/eel/zero.png is empty" in said
     for k in range(9):
         (pets / f"dog/notes{k}.txt").write_text("Rex\n")
@@ -158,22 +156,22 @@ def test_hidden_files_are_skipped_and_said(pets):
     data = load(pets)
     assert len(data.train) + len(data.test) == 15 and len(data.class_names) == 3
     (note,) = data.notes
-    assert note.startswith("skipped 5 hidden: ")
+    assert note.startswith("skipped 5 hidden entries: ")
     for name in (".DS_Store", "cat/Thumbs.db", "dog/._0.png", ".cache", "__MACOSX"):
         assert name in note
 
 
 def test_folders_that_are_no_data_set_are_refused(pets, tmp_path):
     (pets / "fox").mkdir()
-    assert f"{pets}/fox has no pictures: fill the folder, or remove it" in refusal(pets)
+    assert f"{pets}/fox contains no images: add images or remove the folder" in refusal(pets)
     (pets / "fox/.DS_Store").write_bytes(b"junk")
-    assert f"{pets}/fox has no pictures" in refusal(pets)
+    assert f"{pets}/fox contains no images" in refusal(pets)
     shutil.rmtree(pets / "fox")
     (pets / "read.me").write_text("mine")
     assert "files outside of class folders: read.me" in refusal(pets)
     (pets / "read.me").unlink()
     write(pets / "cat/more/1.png", noise(0, *SIZE))
-    assert f"{pets}/cat holds folders: more" in refusal(pets)
+    assert f"{pets}/cat contains folders: more" in refusal(pets)
     shutil.rmtree(pets / "cat")
     shutil.rmtree(pets / "dog")
     assert f"{pets} has 1 class folder(s): a classifier needs at least 2" in refusal(pets)
@@ -186,18 +184,18 @@ def test_folders_that_are_no_data_set_are_refused(pets, tmp_path):
 def test_a_class_needs_a_picture_for_each_part(pets):
     for k in (0, 1):
         (pets / f"cat/{k}.png").unlink()
-    assert "class 'cat' of" in (said := refusal(pets)) and "has 2 picture(s): at least 3" in said
+    assert "class 'cat' of" in (said := refusal(pets)) and "has 2 image(s), but at least 3" in said
 
 
 def test_a_class_name_that_cannot_be_shown_is_refused(pets):
     (pets / "cat").rename(pets / "c\nat")
-    assert r"a class with the name 'c\nat': give it a readable one" in refusal(pets)
+    assert r"a class named 'c\nat': give it a printable name" in refusal(pets)
 
 
 def test_pictures_that_are_all_nearly_black_are_refused(pets):
     for path in pets.rglob("*.png"):
-        write(path, noise(1, *SIZE, high=2))  # 0 and 1 in bytes
-    assert "the brightest pixel of all 15 pictures" in refusal(pets)
+        write(path, noise(1, *SIZE, high=2))  # bytes with the values 0 and 1
+    assert "the brightest pixel of all 15 images" in refusal(pets)
     write(pets / "cat/0.png", noise(1, *SIZE))
     assert load(pets).train.images.max() <= 1
 
@@ -206,7 +204,7 @@ def test_pictures_that_are_all_nearly_black_are_refused(pets):
 def test_pictures_that_would_fill_the_machine_are_refused(pets, tmp_path):
     path = npz(tmp_path / "a.npz", **grey_arrays())
     for data in (pets, path, "strokes"):
-        assert "give a smaller --size" in refusal(data, size=(99999, 99999))
+        assert "choose a smaller --size" in refusal(data, size=(99999, 99999))
 
 
 # ---- the commands
@@ -217,7 +215,7 @@ def test_train_on_a_folder_writes_the_split_and_the_names(pets, tmp_path):
     meta = saved(folder, "best.npz")[1]
     assert meta["preprocessing"]["class_names"] == ["cat", "dog", "eel"]
     assert meta["model"]["input_shape"] == [3, *SIZE]
-    assert meta["options"]["data"] == str(pets)  # also from another folder
+    assert meta["options"]["data"] == str(pets)  # even from another folder
     split = json.loads((folder / "split.json").read_text())
     data = load(pets, seed=3)
     rest, validation = data.cut_validation(0.1, 3)
@@ -271,7 +269,7 @@ def test_what_train_says_of_data_that_it_cannot_use(pets, tmp_path, capsys):
         (["--data-dir", "."], 2, "leave --data-dir out"),
         (["--out", "pets/run"], 2, "must not lie in the data: choose another --out"),
         (["--limit", "2"], 2, "choose 3 to 12"),
-        (["--validation", "11"], 2, "would leave no training picture of class"),
+        (["--validation", "11"], 2, "would leave no training image of class"),
     ):
         assert part in refused(capsys, "--data", "pets", *arguments, code=code)
     (pets / "cat/0.png").write_bytes(b"")
@@ -283,7 +281,7 @@ def test_train_says_what_was_skipped(pets, capsys):
     (pets / ".DS_Store").write_bytes(b"junk")
     arguments = ["--data", "pets", "--epochs", "1", "--device", "cpu"]
     assert train.main(arguments) == 0
-    assert "Note: skipped 1 hidden: .DS_Store\n" in (said := capsys.readouterr().out)
+    assert "Note: skipped 1 hidden entries: .DS_Store\n" in (said := capsys.readouterr().out)
     assert re.search(r"Results: runs/pets-capsnet-small-\d+-\d+/ ", said)
 
 
@@ -292,7 +290,7 @@ def test_show_counts_classes_and_draws_samples(pets, tmp_path, capsys):
     (pets / "eel").rename(pets / "a rather long name")
     assert command.main(["pets"]) == 0
     said = capsys.readouterr().out
-    assert "Note: skipped 1 hidden: cat/Thumbs.db" in said
+    assert "Note: skipped 1 hidden entries: cat/Thumbs.db" in said
     assert "pets: 12 training and 3 test images" in said
     assert "3 channel(s), 28 pixels high, 30 wide" in said
     assert re.search(r"^a rather long name +5 +1$", said, re.MULTILINE)
@@ -304,9 +302,9 @@ def test_show_draws_large_and_grey_pictures(tmp_path, capsys):
     bright = np.full((12, 200, 300), 250, np.uint8)
     npz(tmp_path / "a.npz", images=bright, labels=np.arange(12) % 3)
     assert command.main(["a.npz", "--out", "b.png", "--seed", "2"]) == 0
-    assert "(pictures, height, width), pixels 250 to 250, divided by 255" in capsys.readouterr().out
+    assert "(images, height, width), pixels 250 to 250, divided by 255" in capsys.readouterr().out
     picture = np.asarray(Image.open(tmp_path / "b.png"))[..., 0]
-    assert (picture == 250).sum() > 10_000  # light is light
+    assert (picture == 250).sum() > 10_000  # light stays light
     assert command.main(["a.npz", "--size", "20x30"]) == 0
     assert "20 pixels high, 30 wide" in capsys.readouterr().out
 
@@ -315,10 +313,10 @@ def test_show_refuses(pets, capsys, monkeypatch):
     with pytest.raises(SystemExit) as stopped:
         command.main(["petz"])
     assert stopped.value.code == 2
-    assert "'petz' is not there, and no name: choose from list, fetch" in capsys.readouterr().err
+    assert "'petz' is neither a path nor a known name: choose" in capsys.readouterr().err
     monkeypatch.chdir(pets)
     assert command.main(["."]) == 1
-    assert "pets-samples.png would lie in the data" in capsys.readouterr().err
+    assert "pets-samples.png would be inside the data folder" in capsys.readouterr().err
     (pets / "cat/0.png").write_bytes(b"")
     assert command.main(["../pets", "--out", "../x.png"]) == 1
     assert "cat/0.png is empty" in capsys.readouterr().err

@@ -1,7 +1,7 @@
-"""MNIST and Fashion-MNIST: found where they should be, recognised, and downloaded safely.
+"""Test that MNIST and Fashion-MNIST are found, verified, and downloaded safely.
 
-The data sets here are tiny, with the file names and the checks of the real ones; the mirrors are a
-server on this machine.
+The data sets of these tests are tiny, with the file names and checksums of real ones, and a local
+server acts as the mirrors.
 """
 
 import re
@@ -49,7 +49,7 @@ def fashion(monkeypatch):
 
 @pytest.fixture
 def server():
-    """A web server: `server.answers` maps a path to bytes, or to (bytes, length announced)."""
+    """Run a web server: `server.answers` maps a path to bytes or to (bytes, announced length)."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -140,7 +140,7 @@ def test_the_test_split_stays_whole_under_a_limit(places, mnist):
     np.testing.assert_array_equal(data.train.labels, mnist.arrays[TRAIN_LABELS][:3])
     assert len(data.train.images) == 3
     assert len(data.test) == 7
-    with pytest.raises(ValueError, match="limit 21 is more than the 20"):
+    with pytest.raises(ValueError, match="limit 21 exceeds the 20"):
         load("mnist", limit=21)
 
 
@@ -155,7 +155,7 @@ def test_the_files_of_another_data_set_are_refused(places, mnist, fashion):
     mnist.write(places / "told")
     message = failure("fashion-mnist", folder=places / "told")
     assert str(places / "told" / TRAIN_IMAGES) in message
-    assert "the file of mnist, not of fashion-mnist" in message
+    assert "belongs to mnist, not to fashion-mnist" in message
 
 
 def test_files_of_unknown_content_are_refused_and_kept(places, mnist):
@@ -198,7 +198,7 @@ def test_a_folder_that_cannot_be_entered(monkeypatch, places, mnist):
 
     monkeypatch.setattr(Path, "stat", guarded)
     message = failure("mnist")
-    assert f"cannot look at {places / 'cache' / TRAIN_IMAGES}: Permission denied" in message
+    assert f"cannot access {places / 'cache' / TRAIN_IMAGES}: Permission denied" in message
 
 
 # ---- downloads
@@ -289,7 +289,7 @@ def test_without_network_the_error_says_what_to_do(monkeypatch, places, mnist):
     monkeypatch.setenv(download.ENVIRONMENT, str(places / "environment"))
     message = failure("mnist", folder=places / "told")
     for place in ("told", "environment", "cache", "debian"):
-        assert f"looked in {places / place}" in message
+        assert f"searched {places / place}" in message
     assert f"tried {CLOSED}{TRAIN_IMAGES}.gz" in message
     assert all(f"{file}.gz" in message for file in FILES)
     assert "FOLDER/mnist" in message

@@ -1,4 +1,4 @@
-"""Strokes: reproducible, hard enough, and the pose that comes with a picture is the one in it."""
+"""Test strokes: reproducibility, difficulty, and agreement of images and poses."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def draw(labels=DIGITS, **pose):
 
 
 def moments(images):
-    """Mean (x, y) of the ink, and its variances xx, xy, yy, for each image."""
+    """Compute the mean (x, y) and the variances xx, xy, yy of the ink of each image."""
     y, x = np.indices(images.shape[1:])
     ink = images / images.sum(axis=(1, 2), keepdims=True)
     mean_x, mean_y = (ink * x).sum(axis=(1, 2)), (ink * y).sum(axis=(1, 2))
@@ -124,8 +124,8 @@ def test_whole_pixel_translation_moves_every_pixel():
 @pytest.mark.parametrize("angle", [-25, -7, 10, 25])
 def test_rotation_turns_the_long_axis_clockwise(angle):
     _, _, xx, xy, yy = moments(draw(DIGITS[:1], rotation=angle))
-    turned = np.degrees(0.5 * np.arctan2(2 * xy, xx - yy))  # of the long axis, from x towards y
-    turned = (turned - 90 + 180) % 180  # of an upright 0 it is 90
+    turned = np.degrees(0.5 * np.arctan2(2 * xy, xx - yy))  # of the long axis, from x toward y
+    turned = (turned - 90 + 180) % 180  # it is 90 for an upright 0
     np.testing.assert_allclose((turned + 90) % 180 - 90, angle, atol=0.5)
 
 
@@ -154,7 +154,7 @@ def test_a_thicker_pen_leaves_more_ink():
     one, two, three = (draw(thickness=t).sum(axis=(1, 2)) for t in (1.1, 2.05, 3.0))
     assert (one < two).all()
     assert (two < three).all()
-    length = 18 + np.hypot(0.37, 0.5) * 9  # of the 1: the stem and the flag
+    length = 18 + np.hypot(0.37, 0.5) * 9  # the stem and the flag of the 1
     np.testing.assert_allclose((three - one)[1], 1.9 * length, rtol=0.1)
 
 
@@ -172,11 +172,11 @@ def test_poses_belong_to_their_pictures(sample):
 
 def test_wobble_moves_one_point_by_skeleton_units():
     wobble = np.zeros((1, strokes.POINTS, 2))
-    wobble[0, :, 0] = 1 / 9  # all points: one pixel to the right
+    wobble[0, :, 0] = 1 / 9  # move all points one pixel to the right
     pose = [list(NEUTRAL.values())]
     moved = strokes.draw([4], pose, wobble)
     np.testing.assert_allclose(moved, np.roll(strokes.draw([4], pose), 1, axis=-1), atol=1e-5)
-    wobble[0, 1:] = 0  # only the tip of the 4
+    wobble[0, 1:] = 0  # move only the tip of the 4
     bent = strokes.draw([4], pose, wobble)
     assert (bent[0, 0, 20:] == draw()[4, 20:]).all()
     assert (bent != strokes.draw([4], pose)).any()
@@ -184,7 +184,7 @@ def test_wobble_moves_one_point_by_skeleton_units():
 
 @pytest.mark.parametrize("digit", DIGITS)
 def test_ink_is_the_distance_to_the_spline(digit):
-    """Against a dense evaluation of the same spline by SciPy, in double precision."""
+    """Compare with a dense evaluation of the same spline by SciPy in double precision."""
     curve = []
     for stroke in strokes.SKELETONS[digit]:
         points = np.array(stroke)
@@ -193,7 +193,7 @@ def test_ink_is_the_distance_to_the_spline(digit):
         around = np.stack([before, *points, after])
         spline = CubicHermiteSpline(np.arange(len(points)), points, (around[2:] - around[:-2]) / 2)
         for k in range(len(points) - 1):
-            if stroke[k] != stroke[k + 1]:  # else a corner
+            if stroke[k] != stroke[k + 1]:  # otherwise a corner
                 curve.append(spline(np.linspace(k, k + 1, 200)))
     y, x = np.indices((28, 28)).reshape(2, -1)
     distance = cdist(np.stack([x, y], axis=1), 13.5 + 9 * np.concatenate(curve)).min(axis=1)

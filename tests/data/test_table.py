@@ -1,4 +1,4 @@
-"""Pictures of one's own with any number of classes: a table of labels, or zeros and ones."""
+"""Test multi-label custom data: a table of labels, or labels of zeros and ones."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def pictures(root, names):
 
 @pytest.fixture
 def kitchen(tmp_path):
-    """Twenty pictures in two folders, with none to three classes; one in ten shows a plate."""
+    """Create 20 images in two folders, with 0 to 3 classes each; one in ten shows a plate."""
     names = [f"{'ab'[k % 2]}/{k}.png" for k in range(30)]
     pictures(tmp_path, names)
     write(tmp_path, [f"{n},{k % 2},{k // 2 % 2},{int(k % 10 == 0)}" for k, n in enumerate(names)])
@@ -60,7 +60,7 @@ def test_a_class_that_validation_would_take_away_is_named(tmp_path):
     names = [f"{k}.png" for k in range(12)]
     pictures(tmp_path, names)
     write(tmp_path, [f"{n},1,{k % 2},{int(k < 3)}" for k, n in enumerate(names)])
-    with pytest.raises(ValueError, match="no training picture of class 'plate'"):
+    with pytest.raises(ValueError, match="no training image of class 'plate'"):
         load(str(tmp_path)).cut_validation(0.8)
 
 
@@ -73,12 +73,12 @@ def test_what_excel_writes_is_read(kitchen):
 
 
 FAULTY = [
-    (["a/0.png,1,0,0", "a/0.png,0,1,0"], "line 3 of .* names a/0.png again, after line 2"),
-    (["a/0.png,1,0"], "line 2 of .* has 3 fields, but the header 4"),
+    (["a/0.png,1,0,0", "a/0.png,0,1,0"], "line 3 of .* repeats a/0.png from line 2"),
+    (["a/0.png,1,0"], "line 2 of .* has 3 fields, but the header has 4"),
     (["a/0.png,1,0,yes"], "line 2 of .* has 'yes' for a class: write 1"),
     (["a/0.png,1,,0"], "line 2 of .* has '' for a class"),
     (["a/0.png,1,0,2"], "line 2 of .* has '2'"),
-    ([], "names no picture"),
+    ([], "lists no images"),
 ]
 
 
@@ -93,11 +93,11 @@ def test_faulty_lines_are_named(tmp_path, lines, message):
     ("header", "message"),
     [
         ("", "it is empty"),
-        ("a/0.png,1,0,1\n", "lacks the header .*'a/0.png,1,0,1'"),
+        ("a/0.png,1,0,1\n", "has no header .*'a/0.png,1,0,1'"),
         ("file;cup;spoon\n", "separated by commas"),
-        ("file\n", "lacks the header"),
-        ("file,cup,cup\n", "a name of its own"),
-        ("file,cup,\n", "a name of its own"),
+        ("file\n", "has no header"),
+        ("file,cup,cup\n", "a distinct, non-empty name"),
+        ("file,cup,\n", "a distinct, non-empty name"),
     ],
 )
 def test_faulty_headers(tmp_path, header, message):
@@ -120,10 +120,10 @@ def test_a_table_that_cannot_be_read(tmp_path):
 
 def test_files_that_are_missing_or_have_no_line_are_named(kitchen):
     (kitchen / "a/0.png").unlink()
-    with pytest.raises(DataError, match=r"names what is not there: a/0\.png"):
+    with pytest.raises(DataError, match=r"lists missing files: a/0\.png"):
         load(str(kitchen))
     pictures(kitchen, ["a/0.png", "b/deep/new.png", "other.png"])
-    with pytest.raises(DataError, match=r"lacks a line for: b/deep/new\.png, other\.png"):
+    with pytest.raises(DataError, match=r"has no line for: b/deep/new\.png, other\.png"):
         load(str(kitchen))
 
 
@@ -131,10 +131,10 @@ def test_a_class_without_pictures_and_a_single_class(tmp_path):
     names = [f"{k}.png" for k in range(9)]
     pictures(tmp_path, names)
     write(tmp_path, [f"{name},1,0,1" for name in names])
-    with pytest.raises(DataError, match=r"no picture of class 1 \(spoon\)"):
+    with pytest.raises(DataError, match=r"no image of class 1 \(spoon\)"):
         load(str(tmp_path))
     write(tmp_path, [f"{name},1" for name in names], "file,cup\n")
-    with pytest.raises(DataError, match="one class only"):
+    with pytest.raises(DataError, match="only one class"):
         load(str(tmp_path))
 
 
@@ -158,11 +158,11 @@ def test_an_npz_with_zeros_and_ones(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (np.full((20, 3), 2), "not zeros and ones"),
-        (np.full((20, 3), np.nan), "not zeros and ones"),
-        (np.full((20, 3), "1"), "not zeros and ones"),
-        (np.ones((19, 3)), "19 rows, but there are 20 pictures"),
-        (np.ones((20, 3)) * [1, 0, 1], "no picture of class 1"),
+        (np.full((20, 3), 2), "not all 0 or 1"),
+        (np.full((20, 3), np.nan), "not all 0 or 1"),
+        (np.full((20, 3), "1"), "not all 0 or 1"),
+        (np.ones((19, 3)), "19 rows, but there are 20 images"),
+        (np.ones((20, 3)) * [1, 0, 1], "no image of class 1"),
     ],
 )
 def test_faulty_zeros_and_ones(tmp_path, labels, message):

@@ -251,7 +251,7 @@ def test_what_does_not_fit_together(trained, tmp_path, capsys):
     for arguments, part in (
         (["--data-dir", "."], "is not searched: leave --data-dir out"),
         (["--data", root, "--data-dir", "."], "is not searched: leave --data-dir out"),
-        (["--data", "nowhere"], "must be a path that exists, or choose from strokes"),
+        (["--data", "nowhere"], "must be an existing path or one of strokes"),
         (["--part", "all"], "invalid choice"),
         (["--batch-size", "0"], "must be a whole number of at least 1"),
         (["--data", root, "--out", root / "x"], "lies in the data: choose another --out"),

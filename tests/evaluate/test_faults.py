@@ -205,19 +205,19 @@ def test_odd_names_are_written_as_they_are(tmp_path, capsys):
 def test_unusable_pictures_are_named(tmp_path, capsys):
     folder = run("--data", str(folder_of(tmp_path / "pets", {"cat": 4, "dog": 4})), "--limit", "6")
     new = folder_of(tmp_path / "new", {"cat": 2})
-    for content, part in ((b"", "0.png is empty"), (b"text", "0.png is no picture")):
+    for content, part in ((b"", "0.png is empty"), (b"text", "0.png is not a readable image")):
         (new / "cat/0.png").write_bytes(content)
         assert part in refusal(capsys, folder, "--data", new)
     (new / "cat/0.png").unlink()
     (new / "cat/1.png").unlink()
-    assert "cat has no pictures" in refusal(capsys, folder, "--data", new)
+    assert "cat contains no images" in refusal(capsys, folder, "--data", new)
     (new / "cat").rmdir()
     assert "has 0 class folder(s): a classifier needs at least 1" in refusal(
         capsys, folder, "--data", new
     )
     (new / "loose.png").write_bytes(b"")
     assert "files outside of class folders: loose.png" in refusal(capsys, folder, "--data", new)
-    assert "loose.png is no data set" in refusal(capsys, folder, "--data", new / "loose.png")
+    assert "loose.png is not a data set" in refusal(capsys, folder, "--data", new / "loose.png")
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ def test_the_test_figures_are_those_of_the_training(capsys):
     assert (found["right"], found["samples"]) == (trained["test_right"], trained["test_samples"])
     assert found["loss"] == pytest.approx(trained["test_loss"], rel=1e-5)
     said = capsys.readouterr().out
-    assert "Note: each picture is composed of 3 of different classes (overlap)" in said
+    assert "Note: each image is composed of 3 images of different classes (overlap)" in said
     assert "Largest right" in said and "3 classes in a picture" in said
 
 

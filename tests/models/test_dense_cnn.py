@@ -1,4 +1,4 @@
-"""The network that is a CapsNet without its capsules."""
+"""Test the dense CNN, the counterpart of the CapsNet without capsules."""
 
 import numpy as np
 import pytest
@@ -18,11 +18,11 @@ TINY = {
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """A network (2, 8, 7) -> 3 classes in double precision."""
+    """Build a network with input shape (2, 8, 7) and 3 classes in double precision."""
     monkeypatch.setitem(models.CAPSNET_PRESETS, "small", TINY)
     model = models.build("dense-cnn", (2, 8, 7), 3, preset="small")
     model.astype(np.float64)
-    for n, p in enumerate(model.parameters()):  # biases, too
+    for n, p in enumerate(model.parameters()):  # including the biases
         p.data = np.random.default_rng(n).normal(size=p.shape) / 2
     return model
 
@@ -34,7 +34,7 @@ def test_it_has_as_many_parameters_as_a_capsnet(preset, size):
     capsules = models.build("capsnet", shape, classes, preset=preset, decoder=False)
     dense = models.build("dense-cnn", shape, classes, preset=preset)
     more = dense.number_of_parameters() - capsules.number_of_parameters()
-    assert more == 160 + 160 * 10 + 10  # a bias for each hidden value, and the last layer
+    assert more == 160 + 160 * 10 + 10  # the biases of the hidden layer, and the last layer
 
 
 def test_it_is_its_layers_one_after_the_other(tiny):

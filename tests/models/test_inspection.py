@@ -1,4 +1,4 @@
-"""What a network says of one picture: couplings by iteration, where children lie, sweeps."""
+"""Test the inspection of one image: couplings per iteration, positions of children, sweeps."""
 
 import math
 
@@ -41,12 +41,12 @@ def picture(shape=(1, 28, 28), seed=0):
 
 def test_the_paper_s_grid_by_hand():
     model = models.build("capsnet", (1, 28, 28), 10, decoder=False)
-    # 28 - 8 = 20; (20 - 9) // 2 + 1 = 6. A child sees 9 + 8 pixels, 0 to 16: 8 is in the middle.
+    # 28 - 8 = 20; (20 - 9) // 2 + 1 = 6. A child sees 9 + 8 pixels, 0 to 16, centered at 8.
     assert model.children_grid == ChildrenGrid(6, 6, 32, 8.0, 2)
 
 
 def children(model, images):
-    """What the class capsules of a model are given, (B, rows, columns, all numbers there)."""
+    """Return the inputs of a model's class capsules, (B, rows, columns, values per position)."""
     given = []
     model.classes = lambda *capsules: given.extend(capsules)
     model(images)
@@ -58,7 +58,7 @@ def children(model, images):
 @pytest.mark.parametrize("size", [(28, 28), (30, 37)])
 @pytest.mark.parametrize("name", ["capsnet", "capsule-cnn", "matrix-capsnet"])
 def test_children_look_where_the_grid_says(name, size):
-    # In one iteration of EM no child feels the windows of others.
+    # With a single iteration of EM, no child depends on the windows of other children.
     options = {"iterations": 1} if name == "matrix-capsnet" else {}
     model = build(name, (1, *size), **options)
     grid = model.children_grid
@@ -105,7 +105,7 @@ def test_couplings_of_each_iteration_are_those_of_a_network_with_so_many(name, o
     np.testing.assert_allclose(view.poses, routed.poses.data[0], atol=1e-4)
     np.testing.assert_allclose(view.couplings[-1].sum(axis=1), 1, atol=1e-5)
     layer = model.classes if isinstance(model.classes, MatrixClassCaps) else model.classes.routing
-    assert "history" not in layer.route.keywords  # as it was before
+    assert "history" not in layer.route.keywords  # restored
 
 
 def test_learned_couplings_have_one_iteration():

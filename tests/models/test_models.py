@@ -1,4 +1,4 @@
-"""Networks: sizes, starts, values, gradients, learning, and what they refuse."""
+"""Test the networks: sizes, initial values, outputs, gradients, learning, and input errors."""
 
 import numpy as np
 import pytest
@@ -136,7 +136,7 @@ def test_the_gradient_of_a_whole_capsnet():
 
 
 def test_images_of_another_size_are_refused():
-    with pytest.raises(ValueError, match=r"with \(C, H, W\) = \(1, 17, 17\), not \(2, 1, 28, 28\)"):
+    with pytest.raises(ValueError, match=r"with \(C, H, W\) = \(1, 17, 17\), got shape \(2, 1, 28"):
         a_small_capsnet()(Tensor(pictures(2)))
 
 
@@ -173,19 +173,19 @@ def test_a_network_without_decoder_says_so():
     [
         ({"name": "capsnets"}, "unknown model 'capsnets': choose capsnet, capsule-cnn"),
         ({"preset": "large"}, "unknown preset 'large': choose paper, small"),
-        ({"input_shape": (28, 28)}, r"\(channels, height, width\), not \(28, 28\)"),
-        ({"input_shape": (0, 28, 28)}, r"\(channels, height, width\), not \(0, 28"),
-        ({"classes": 1}, "at least 2 classes, not 1"),
+        ({"input_shape": (28, 28)}, r"\(channels, height, width\), got \(28, 28\)"),
+        ({"input_shape": (0, 28, 28)}, r"\(channels, height, width\), got \(0, 28"),
+        ({"classes": 1}, "at least 2 classes, got 1"),
         ({"squash": "cube"}, "unknown squash 'cube': choose paper"),
         ({"primary_squash": "cube"}, "unknown squash 'cube': choose paper"),
         ({"iterations": 0}, "at least 1 iteration, not 0"),
         ({"update": "average"}, "unknown update 'average': choose accumulate"),
         ({"gradient": "none"}, "unknown gradient 'none': choose unrolled"),
         ({"inverse_temperature": -1}, "positive and finite, not -1"),
-        ({"iteration": 3}, "iteration: no option of capsnet, which has preset, "),
+        ({"iteration": 3}, "capsnet has no option iteration: choose from preset, "),
         ({"routing": "em"}, "unknown routing 'em': choose agreement"),
         ({"routing": "learned", "update": "recompute"}, "update: no option of learned"),
-        ({"name": "baseline-cnn", "preset": None}, "preset: no option of baseline-cnn"),
+        ({"name": "baseline-cnn", "preset": None}, "baseline-cnn has no option preset"),
     ],
 )
 def test_unknown_options_are_refused_before_any_work(change, message):
@@ -195,7 +195,7 @@ def test_unknown_options_are_refused_before_any_work(change, message):
 
 
 class Recorder(Module):
-    """A decoder that shows what it was given."""
+    """Decoder that records its input."""
 
     def forward(self, poses):
         self.given = poses.data.reshape(len(poses), -1)
@@ -261,7 +261,7 @@ def test_sizes_of_the_networks_of_convolutions(name, shape, classes, options, pa
 
 
 def features_plain(model, images):
-    """The convolutions that capsules and pooling share, layer by layer."""
+    """Apply the convolutions that the capsule and pooling networks share, layer by layer."""
     x = images
     for k, layer in enumerate(model.features.convolutions):
         x = ops.avg_pool2d(x, window=2, stride=2) if k == 2 else x
@@ -348,7 +348,7 @@ def test_the_baseline_drops_half_of_its_last_hidden_layer_in_training_only():
 
 
 class Loss(Module):
-    """A network with its loss on fixed labels."""
+    """Network followed by its loss on fixed labels."""
 
     def __init__(self, model, labels):
         self.model, self.labels = model, labels
@@ -424,7 +424,7 @@ def test_images_with_other_channels_or_sizes_are_refused():
         with pytest.raises(ValueError, match="the images have 3 channels, the kernels 1"):
             models.build(name, (1, 20, 20), 5)(Tensor(np.ones((1, 3, 20, 20), np.float32)))
     baseline = models.build("baseline-cnn", (1, 4, 5), 5)
-    with pytest.raises(ValueError, match=r"with \(C, H, W\) = \(1, 4, 5\), not \(1, 1, 5, 4\)"):
+    with pytest.raises(ValueError, match=r"with \(C, H, W\) = \(1, 4, 5\), got shape \(1, 1, 5"):
         baseline(Tensor(np.ones((1, 1, 5, 4), np.float32)))
     capsules = models.build("capsule-cnn", (1, 20, 20), 5, routing="learned")
     with pytest.raises(ValueError, match="for 16 children and 5 parents, not 25 and 5"):
@@ -444,7 +444,7 @@ def test_a_network_is_built_again_from_its_config_and_state(name):
     shape = TRAINED[name]
     model = models.build(name, shape, 3, batch_norm=True, seed=4)
     with no_grad():
-        model(Tensor(pictures(3, shape)))  # moves the running statistics
+        model(Tensor(pictures(3, shape)))  # updates the running statistics
     again = models.build(name, shape, 3, **model.config["options"] | {"seed": 5})
     again.load_state_dict(model.state_dict())
     images = Tensor(pictures(2, shape, seed=1))

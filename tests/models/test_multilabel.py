@@ -1,4 +1,4 @@
-"""Several classes in one picture: answers, losses, drawing and training, from hand and by runs."""
+"""Test multi-label images: predictions, losses, reconstruction and training."""
 
 import json
 
@@ -58,7 +58,7 @@ def lengths():
 def test_an_answer_is_right_if_exactly_the_present_classes_are_seen():
     model = network()
     assert seen(lengths()).tolist() == [
-        [True, False, True, False],  # 0.5 itself is not above
+        [True, False, True, False],  # 0.5 does not exceed the threshold
         [True, False, False, False],
         [True, True, True, False],
     ]
@@ -109,7 +109,7 @@ def test_losses_for_one_class_are_refused(name, logits, fits):
     if fits:
         check_several(name, model)
     else:
-        with pytest.raises(ValueError, match=f"--loss {name} is for one class"):
+        with pytest.raises(ValueError, match=f"--loss {name} requires exactly one class"):
             check_several(name, model)
 
 
@@ -126,7 +126,7 @@ def test_classes_one_at_a_time():
 
 
 def drawn_alone(model, poses, sample, label):
-    """What the decoder makes of one capsule; of none for None."""
+    """Decode one capsule of a sample, or no capsule if `label` is None."""
     alone = np.zeros_like(poses[sample : sample + 1])
     if label is not None:
         alone[0, label] = poses[sample, label]
@@ -159,7 +159,7 @@ def test_unknown_members_are_laid_over_each_other():
     total = 0
     for sample, present in enumerate(LABELS):
         classes = [*np.flatnonzero(present)]
-        classes += [None] * (3 - len(classes))  # the decoder of no capsule draws the background
+        classes += [None] * (3 - len(classes))  # with no capsule, the decoder draws the background
         drawn = [drawn_alone(model, poses, sample, label) for label in classes]
         total += ((np.max(drawn, axis=0) - whole[sample]) ** 2).sum()
     assert float(loss.data) == pytest.approx(0.1 * total / 3)
@@ -216,7 +216,7 @@ def test_batches_of_an_epoch_are_composed_anew_and_repeatable():
 
 def test_members_are_not_shifted_apart_from_their_picture():
     split = compose(data.load("strokes", limit=40).train, 10)
-    with pytest.raises(ValueError, match="leave --shift out"):
+    with pytest.raises(ValueError, match="omit --shift"):
         batches(split, 16, seed=0, shift=1, parts=True)
 
 
@@ -318,12 +318,12 @@ def test_composed_pictures_are_no_single_ones():
     [
         (("--layout", "below"), "--layout says where"),
         (("--compose", "1"), "at least 2"),
-        (("--compose", "11"), "not of 11; these pictures have 10"),
+        (("--compose", "11"), "at most the 10 classes"),
         (("--compose", "2", "--layout", "above"), "choose from"),
-        (("--compose", "2", "--loss", "spread"), "--loss spread is for one class"),
-        (("--compose", "2", "--loss", "cross-entropy"), "--loss cross-entropy is for one class"),
+        (("--compose", "2", "--loss", "spread"), "--loss spread requires exactly one class"),
+        (("--compose", "2", "--loss", "cross-entropy"), "cross-entropy requires exactly one class"),
         (("--compose", "2", "--model", "matrix-capsnet"), "try --loss margin"),
-        (("--compose", "2", "--shift", "2"), "leave --shift out"),
+        (("--compose", "2", "--shift", "2"), "omit --shift"),
     ],
 )
 def test_what_does_not_go_together_is_refused(capsys, options, message):
@@ -337,7 +337,7 @@ def test_pictures_of_several_classes_are_not_composed(capsys, tmp_path):
         tmp_path / "x.npz", images=np.random.default_rng(0).random((30, 20, 20)), labels=labels
     )
     arguments = ("--data", str(tmp_path / "x.npz"), "--compose", "2", "--out", "run")
-    assert "nothing to compose" in refused(capsys, *arguments, code=2)
+    assert "cannot be composed" in refused(capsys, *arguments, code=2)
 
 
 @pytest.mark.slow

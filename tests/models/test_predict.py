@@ -1,4 +1,4 @@
-"""Predictions, training and evaluation in memory, as a notebook uses them."""
+"""Test prediction, training and evaluation in memory, as in a notebook."""
 
 import json
 
@@ -32,7 +32,7 @@ def some_images(n=3, size=20, seed=0):
 
 
 def two_classes(n=40):
-    """Images (n, 20, 20) of bars, lying (class 0) or upright (class 1), and their labels."""
+    """Draw images (n, 20, 20) of horizontal (class 0) and vertical (class 1) bars, with labels."""
     labels = np.arange(n) % 2
     images = np.zeros((n, 20, 20), np.uint8)
     for k, image in enumerate(images):
@@ -54,7 +54,7 @@ SHORT = {"epochs": 4, "batch_size": 8, "reconstruction": 0, "quiet": True, "devi
 )
 def test_one_image_at_a_time_equals_the_batch_and_the_network_stays(name, options):
     model = models.build(name, (1, 20, 20), 3, **options)
-    for _ in range(2):  # batch norm gets its statistics
+    for _ in range(2):  # sets the running statistics of batch normalization
         model(Tensor(some_images(4)[:, None]))
     before = model.state_dict()
     together = model.predict(some_images())
@@ -166,7 +166,7 @@ def test_training_in_memory_learns_and_is_evaluated():
     assert result["accuracy_interval_95"][0] == pytest.approx(0.8389, abs=1e-4)
     assert result["confusion"] == [[10, 0], [0, 10]]
     assert evaluate(model.train(), images[40:], labels[40:]) == result
-    assert model.training  # as it was
+    assert model.training  # unchanged
 
 
 @pytest.mark.parametrize(
@@ -234,10 +234,10 @@ def test_a_run_folder_of_arrays_serves_the_commands(tmp_path, capsys, monkeypatc
         ({"resume": "run"}, TypeError, "fit has no option resume"),
         ({"epochs": 0}, ValueError, "--epochs"),
         ({"model": "resnet"}, ValueError, "resnet"),
-        ({"test": (np.zeros((2, 20, 20)), [0, 5])}, DataError, "'5', which is no class"),
+        ({"test": (np.zeros((2, 20, 20)), [0, 5])}, DataError, "'5', which is not a class"),
         ({"class_names": ["a", "b", "c"]}, ValueError, "'c'"),
         ({"labels": np.zeros(40)}, ValueError, "at least 2 classes"),
-        ({"labels": np.zeros(3)}, DataError, "40 images and labels of shape"),
+        ({"labels": np.zeros(3)}, DataError, "40 images, but labels of shape"),
         ({"labels": np.full(40, np.nan)}, ValueError, "at least 2 classes"),
     ],
 )

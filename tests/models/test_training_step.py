@@ -1,4 +1,4 @@
-"""One whole training step: precision, memory, and the same numbers on the device, unwaited for."""
+"""Test a complete training step: precision, memory, and equal results on the device."""
 
 import gc
 from collections import Counter
@@ -60,7 +60,7 @@ def test_equal_seeds_train_bit_equal():
 
 
 def alive():
-    """Count the tensors and nodes that exist."""
+    """Count the tensors and nodes in memory."""
     kinds = Counter(type(o) for o in gc.get_objects())
     return kinds[Tensor], kinds[Node]
 
@@ -78,7 +78,7 @@ def test_a_step_leaves_nothing_behind(make, options):
         step(model, optimizer, images, labels)
         assert gc.collect() == 0
     assert alive() == before
-    assert before[0] >= len(model.parameters())  # the counting counts
+    assert before[0] >= len(model.parameters())  # checks that the tensors are counted
 
 
 def test_backward_frees_the_graph_while_the_loss_lives_on():

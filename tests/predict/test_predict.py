@@ -308,12 +308,12 @@ def test_one_bad_picture_stops_no_other(trained, capsys):
     said = err.splitlines()
     assert len(said) == 6 and all(line.startswith("minicaps.predict: ") for line in said)
     for words in (
-        "text.png is no picture",
+        "text.png is not a readable image",
         "empty.png is empty",
-        "moving.gif holds 2 pictures",
+        "moving.gif contains 2 images",
         "cannot read missing.png: No such file",
-        "none has no pictures right in it",
-        "nested has no pictures right in it, only folders: inside; name one of them",
+        "none contains no images",
+        "nested contains no images, only folders: inside; choose one of them",
     ):
         assert words in err
 

@@ -335,7 +335,7 @@ def test_missing_and_broken_data_files(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("MINICAPS_DATA", "nowhere")
     command = (*TINY, "--data", "mnist", "--out", "run")
     said = refused(capsys, *command, code=1)
-    assert said.startswith("minicaps.train: mnist is not here and could not be downloaded.")
+    assert said.startswith("minicaps.train: mnist was not found and could not be downloaded.")
     assert "nowhere" in said and "--data-dir" in said
     Path("mine/mnist").mkdir(parents=True)
     for name in FILES:

@@ -198,7 +198,7 @@ def test_a_resumed_run_keeps_its_options(no_work, capsys, name):
         (["--gradient", "implicit"], "implicit"),  # accumulate has no fixed point
         (["--model", "matrix-capsnet", "--gradient", "implicit"], "implicit"),
         (["--limit", "1"], "would take 0 of 1 training samples"),
-        (["--limit", "10001"], "limit 10001 is more than the 10000 training samples of strokes"),
+        (["--limit", "10001"], "limit 10001 exceeds the 10000 training samples of strokes"),
     ],
 )
 def test_what_does_not_fit_the_data_is_refused_before_training(tmp_path, capsys, arguments, said):

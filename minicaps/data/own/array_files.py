@@ -1,4 +1,4 @@
-"""Pictures of one's own that are arrays already: an .npz file, or four IDX files."""
+"""Custom data stored as arrays: an .npz file, or four IDX files."""
 
 import re
 from dataclasses import replace
@@ -22,7 +22,7 @@ from minicaps.errors import DataError
 
 
 def from_npz(path, target):
-    """What `minicaps.data.own.read` gives for an .npz file."""
+    """Implement `minicaps.data.own.read` for an .npz file."""
     images, labels, class_names, notes = read_npz(path)
     split, more = _from_arrays(images, labels, f"images in {path}", f"labels in {path}", target)
     if target.classes:
@@ -43,21 +43,21 @@ def _from_arrays(images, labels, images_from, labels_from, target):
 
 
 def from_idx(root, entries, hidden, target):
-    """What `minicaps.data.own.read` gives for a folder whose entries are four IDX files."""
+    """Implement `minicaps.data.own.read` for a folder whose entries are four IDX files."""
     found = {}
     for entry in entries:
         part = idx_part(entry)
         plain = entry.name.removesuffix(".gz")
         if part is None or found.setdefault(part, entry).name.removesuffix(".gz") != plain:
             raise DataError(
-                f"{root} has a file too many, {entry.name}: put four IDX files into a folder of"
-                " their own, named like train-images-idx3-ubyte, train-labels-idx1-ubyte,"
+                f"{root} contains an unexpected file, {entry.name}: a folder of IDX files must hold"
+                " only four files, named like train-images-idx3-ubyte, train-labels-idx1-ubyte,"
                 " t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, gzipped or not"
             )
     parts, notes = [], notes_on_hidden(hidden)
     for name in ("train", "test"):
         if missing := {"images", "labels"} - {kind for part, kind in found if part == name}:
-            raise DataError(f"{root} has no IDX file of the {name} {' and '.join(sorted(missing))}")
+            raise DataError(f"{root} has no IDX file with {name} {' and '.join(sorted(missing))}")
         files = [found[name, kind] for kind in ("images", "labels")]
         arrays, where = map(read_idx, files), (f"images in {files[0]}", f"labels in {files[1]}")
         split, more = _from_arrays(*arrays, *where, target)
@@ -65,7 +65,9 @@ def from_idx(root, entries, hidden, target):
         notes += more
     shapes = [part.images.shape[1:] for part in parts]
     if shapes[0] != shapes[1]:
-        raise DataError(f"the pictures of {root} differ: training {shapes[0]}, test {shapes[1]}")
+        raise DataError(
+            f"the images in {root} differ in shape: training {shapes[0]}, test {shapes[1]}"
+        )
     if target.classes:
         for name, part in zip(("train", "test"), parts, strict=True):
             of_network = flags_of_network if part.multi else labels_of_network
@@ -73,16 +75,19 @@ def from_idx(root, entries, hidden, target):
         return parts, target.classes, notes
     class_names = names_of_classes(parts[0].labels, None, found["train", "labels"])
     if parts[0].labels.shape[1:] != parts[1].labels.shape[1:]:
-        raise DataError(f"the labels of {root} differ: training and test have not as many classes")
+        raise DataError(
+            f"the labels in {root} differ: training and test labels have different numbers of"
+            " classes"
+        )
     if (highest := parts[1].labels.max()) >= len(class_names):
         raise DataError(
-            f"{found['test', 'labels']} has label {highest}: the training labels are 0 to"
+            f"{found['test', 'labels']} has label {highest}, but the training labels are 0 to"
             f" {len(class_names) - 1}"
         )
     return parts, class_names, notes
 
 
 def idx_part(path):
-    """("train" or "test", "images" or "labels") of an IDX file, by its name; None for others."""
+    """Return ("train" or "test", "images" or "labels") for the name of an IDX file, or None."""
     match = re.search(r"(train|t10k|test).*(images|labels).*ubyte(\.gz)?$", path.name)
     return match and ("train" if match[1] == "train" else "test", match[2])

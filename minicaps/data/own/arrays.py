@@ -1,4 +1,4 @@
-"""Pictures from arrays of many kinds: what is plain is converted, else refused."""
+"""Images from arrays of many kinds: unambiguous input is converted; the rest is rejected."""
 
 import zipfile
 import zlib
@@ -8,24 +8,24 @@ import numpy as np
 
 from minicaps.errors import DataError
 
-ROUNDING = 1e-6  # floats may leave [0, 1] by so much, as resizing makes them
+ROUNDING = 1e-6  # tolerated excess over [0, 1], since resizing causes rounding errors
 
 
 def read_npz(path):
-    """images, labels, class_names (or None) as stored in an .npz file, and notes for the user.
+    """Read images, labels and class_names (or None) from an .npz file, with notes for the user.
 
-    Never unpickles: loading runs no code from the file.
+    Nothing is unpickled, so loading a file never runs code from it.
     """
     path = Path(path)
     if path.suffix.lower() != ".npz" or not path.is_file():
         raise DataError(
-            f"{path} is no data set: expected a folder with a folder for each class, an .npz file"
-            " with images and labels, or a folder with four IDX files"
+            f"{path} is not a data set: expected a folder with one subfolder per class, an .npz"
+            " file with images and labels, or a folder with four IDX files"
         )
     try:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):
-                raise zipfile.BadZipFile("it is no zip archive, or its end is missing")
+                raise zipfile.BadZipFile("it is not a zip archive, or it is truncated")
             file.seek(0)
             stored = np.load(file, allow_pickle=False)
             arrays = {name: _stored(stored, name, path) for name in stored.files}
@@ -37,16 +37,16 @@ def read_npz(path):
         AttributeError,
         KeyError,
     ) as error:
-        raise DataError(f"{path} is not a whole .npz file ({error}): get it again") from None
+        raise DataError(f"{path} is not a valid .npz file ({error}): get a new copy") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
     if missing := [name for name in ("images", "labels") if name not in arrays]:
         raise DataError(
-            f"{path} has no {' and no '.join(missing)}, but {', '.join(arrays) or 'nothing'}: save"
-            " it by np.savez(path, images=…, labels=…)"
+            f"{path} contains no {' and no '.join(missing)}, only {', '.join(arrays) or 'nothing'}:"
+            " save it with np.savez(path, images=…, labels=…)"
         )
     images, labels, names = (arrays.pop(n, None) for n in ("images", "labels", "class_names"))
-    notes = (f"not used of {path}: {', '.join(arrays)}",) if arrays else ()
+    notes = (f"unused arrays in {path}: {', '.join(arrays)}",) if arrays else ()
     return images, labels, names, notes
 
 
@@ -57,41 +57,47 @@ def _stored(file, name, path):
         if "allow_pickle" not in str(error):
             raise
         raise DataError(
-            f"{path} holds Python objects as {name}, which are not loaded, as that could run code:"
-            " store an array of numbers, all pictures of one size"
+            f"{path} contains Python objects as {name}, which are not loaded because this could run"
+            " code: store an array of numbers, with all images of the same size"
         ) from None
 
 
 def channels_first(images, where):
-    """Pictures (n, height, width), (n, height, width, channels) or (n, channels, height, width) as
-    the last of these, and a note. The axis of size 1 or 3 has the channels; if both are, it is the
-    second."""
+    """Convert images to (n, channels, height, width); returns them and a note.
+
+    The images may also be (n, height, width) or (n, height, width, channels). The axis of size 1 or
+    3 holds the channels; if the second and the last axis are candidates, it is the second.
+    """
     shape = images.shape
     if images.size == 0:
-        raise DataError(f"{where}: there are none, the shape is {shape}")
+        raise DataError(f"{where} are empty: their shape is {shape}")
     if images.ndim == 3:
-        return images[:, None], "(pictures, height, width)"
+        return images[:, None], "(images, height, width)"
     if images.ndim == 4 and shape[1] in (1, 3):
-        return images, "(pictures, channels, height, width)"
+        return images, "(images, channels, height, width)"
     if images.ndim == 4 and shape[3] in (1, 3):
-        return images.transpose(0, 3, 1, 2), "(pictures, height, width, channels)"
+        return images.transpose(0, 3, 1, 2), "(images, height, width, channels)"
     raise DataError(
-        f"{where} have shape {shape}: expected (pictures, height, width), or with 1 or 3 channels"
-        " second or last"
+        f"{where} have shape {shape}: expected (images, height, width), or an additional second"
+        " or last axis with 1 or 3 channels"
     )
 
 
 def in_unit_range(images, where):
-    """Pictures as float32 in [0, 1], and a note on what was taken for white: 1, or for whole
-    numbers 255, or 65535 if they exceed 12 bits, which may have another white."""
+    """Convert images to float32 in [0, 1]; returns them and a note on the value taken as white.
+
+    White is 1 if all values lie in [0, 1]. For integral values it is 255 if their maximum is at
+    most 255, and 65535 if it exceeds 4095. A maximum in between is rejected, because white is
+    ambiguous for 12-bit data.
+    """
     if images.dtype.kind not in "buif":
         raise DataError(f"{where} are of type {images.dtype}: expected numbers")
     finite = np.isfinite(images)
     if not finite.all():
         first = np.unravel_index(finite.argmin(), images.shape)
         raise DataError(
-            f"{where} have the pixel {images[first]} in picture {first[0]}: every pixel must be a"
-            " number; repair or remove the picture"
+            f"{where} have the pixel value {images[first]} in image {first[0]}: every pixel must"
+            " be a finite number; repair or remove the image"
         )
     low, high = float(images.min()), float(images.max())
     whole = images.dtype.kind != "f" or not (images % 1).any()
@@ -103,9 +109,9 @@ def in_unit_range(images, where):
     if white is None or high <= 0:
         raise DataError(
             f"{where} have {images.dtype} pixels from {low:zg} to {high:zg}: expected 0 to 1, or"
-            " whole numbers up to 255 or up to 65535 (more than 4095); subtract what is black,"
-            " divide by what is white, and store floats"
+            " integers whose maximum is at most 255 or from 4096 to 65535; subtract the value of"
+            " black, divide by that of white, and store floats"
         )
     scaled = np.divide(images, white, dtype=np.float32)
-    scale = "0 is black, 1 white" if white == 1 else f"divided by {white}"
+    scale = "0 is black, 1 is white" if white == 1 else f"divided by {white}"
     return np.clip(scaled, 0, 1, out=scaled), f"pixels {low:zg} to {high:zg}, {scale}"

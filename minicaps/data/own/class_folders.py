@@ -1,4 +1,4 @@
-"""Pictures of one's own in folders: one for each class, or with a table of labels beside them."""
+"""Custom data in folders: one folder per class, or images with a table of labels."""
 
 from collections import Counter
 from dataclasses import replace
@@ -12,12 +12,11 @@ from minicaps.data.own.files import for_each_file, list_folder, notes_on_hidden,
 from minicaps.data.own.labels import flags_of_network, names_of_classes, printable
 from minicaps.errors import DataError
 
-DARK = 1 / 16  # of white; brighter pictures are expected. Numbers of 12 bits in 16 stay below
+DARK = 1 / 16  # of white; darker data is rejected, such as 12-bit values stored in 16 bits
 
 
 def from_folders(root, entries, hidden, target):
-    """What `minicaps.data.own.read` gives for a folder that has these entries, of which some are
-    hidden."""
+    """Implement `minicaps.data.own.read` for a folder with these visible and hidden entries."""
     listing = _table if (root / table.NAME).exists() else _listing
     files, class_names, hidden_inside = listing(root, entries, target)
     names = [name for name, _ in files]
@@ -29,37 +28,40 @@ def from_folders(root, entries, hidden, target):
     images = np.empty((len(pictures), channels, *target.size), dtype=np.float32)
     grey = sum(len(picture) < channels for picture in pictures)
     for k, picture in enumerate(pictures):
-        images[k] = picture  # grey among colours is repeated by broadcasting
-        pictures[k] = None  # its memory is needed
+        images[k] = picture  # broadcasting repeats the channel of a grayscale image
+        pictures[k] = None  # frees its memory
     if images.max() < DARK:
         raise DataError(
-            f"the brightest pixel of all {len(images)} pictures in {root} is {images.max():.3g},"
-            " where white is 1: their files hold numbers of fewer bits than they have room for, or"
-            " they are black; scale them so that white is the largest number"
+            f"the brightest pixel of all {len(images)} images in {root} is {images.max():.3g},"
+            " where white is 1: either they are black, or their pixels use fewer bits than the file"
+            " format provides; scale them so that white is the largest number"
         )
     notes = [*notes_on_hidden([*hidden, *hidden_inside])]
     if grey:
         notes.append(
-            f"{grey} of {len(images)} pictures are grey: their grey is used in all colours"
+            f"{grey} of {len(images)} images are grayscale: their channel is used for all colors"
         )
     labels = np.array([label for _, label in files])
     return [Split(images, labels, names=np.array(names))], class_names, tuple(notes)
 
 
 def _listing(root, entries, target):
-    """The files of all classes as (relative name, label), the names of the classes, and what is
-    hidden in their folders."""
+    """List the files of all classes.
+
+    Returns a list of (relative name, label), the names of the classes, and the names of hidden
+    entries in their folders.
+    """
     loose = [entry.name for entry in entries if not entry.is_dir()]
     if loose:
         raise DataError(
-            f"{root} holds files outside of class folders: {some_of(loose)}; put each into the"
+            f"{root} contains files outside of class folders: {some_of(loose)}; move each to the"
             f" folder of its class ({root}/CLASS/), or elsewhere"
         )
     class_names = [entry.name for entry in entries]
     if len(class_names) < (least := 1 if target.classes else 2):
         raise DataError(
             f"{root} has {len(class_names)} class folder(s): a classifier needs at least {least},"
-            " each with the pictures of its class"
+            " each with the images of its class"
         )
     if all(name.isdecimal() for name in class_names):
         class_names.sort(key=int)
@@ -72,17 +74,17 @@ def _listing(root, entries, target):
         folders = [entry.name for entry in inside if entry.is_dir()]
         if folders:
             raise DataError(
-                f"{root / name} holds folders: {some_of(folders)}; the pictures of a class lie"
-                f" right in its folder, {root}/CLASS/PICTURE.png, and minicaps splits them"
+                f"{root / name} contains folders: {some_of(folders)}; put the images of a class"
+                f" directly into its folder, {root}/CLASS/IMAGE.png, and minicaps will split them"
             )
         if not inside:
-            raise DataError(f"{root / name} has no pictures: fill the folder, or remove it")
+            raise DataError(f"{root / name} contains no images: add images or remove the folder")
         files += [(f"{name}/{entry.name}", label) for entry in inside]
     return files, target.classes or tuple(class_names), hidden
 
 
 def _table(root, entries, target):
-    """As `_listing`, where a table says which classes each picture has."""
+    """Like `_listing`, for images whose classes are given by a table."""
     labels, class_names = table.read_table(root / table.NAME)
     files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
     folders = [entry for entry in entries if entry.is_dir()]
@@ -94,8 +96,8 @@ def _table(root, entries, target):
         hidden += [f"{start}/{name}" for name in hidden_inside]
     files.remove(table.NAME)
     for which, names in (
-        ("names what is not there", labels.keys() - set(files)),
-        ("lacks a line for", set(files) - labels.keys()),
+        ("lists missing files", labels.keys() - set(files)),
+        ("has no line for", set(files) - labels.keys()),
     ):
         if names:
             raise DataError(f"{root / table.NAME} {which}: {some_of(sorted(names))}")
@@ -114,8 +116,8 @@ def _common_size(root, names):
         if size != first:
             h, w = Counter(sizes).most_common(1)[0][0]
             raise DataError(
-                f"the pictures differ in size: {root / names[0]} is {first[0]}×{first[1]} (height"
-                f" × width), {root / name} is {size[0]}×{size[1]}; give --size {h}x{w}, or another,"
-                " and all are fitted to it"
+                f"the images differ in size: {root / names[0]} is {first[0]}×{first[1]} (height"
+                f" × width), {root / name} is {size[0]}×{size[1]}; to resize all of them, give"
+                f" --size {h}x{w} or another size"
             )
     return first

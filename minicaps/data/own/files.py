@@ -1,15 +1,15 @@
-"""Files of one's own in their folders: what is there, what is hidden, and what fails of many."""
+"""Files of custom data: list folders, skip hidden files, and collect errors of many files."""
 
 from pathlib import Path
 
 from minicaps.errors import DataError
 
-JUNK = ("thumbs.db", "desktop.ini", "__macosx")  # left by file managers, like names with a dot
-SHOWN = 5  # of many files, so many are named
+JUNK = ("thumbs.db", "desktop.ini", "__macosx")  # from file managers; hidden like dot files
+SHOWN = 5  # number of files named in a message
 
 
 def list_folder(folder):
-    """What lies in a folder, sorted by name: the paths to use, and the names of hidden ones."""
+    """List a folder, sorted by name; returns the paths to use and the names of hidden entries."""
     try:
         paths = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as error:
@@ -19,18 +19,24 @@ def list_folder(folder):
 
 
 def files_in(folder) -> list[Path]:
-    """The files right in a folder, sorted by name, without hidden ones; `DataError` if none."""
+    """List the files directly in a folder, sorted by name, without hidden ones.
+
+    Raises `DataError` if there are none.
+    """
     inside, _ = list_folder(Path(folder))
     files = [path for path in inside if not path.is_dir()]
     if not files:
         folders = [path.name for path in inside]
-        holds = f", only folders: {some_of(folders)}; name one of them" if folders else ""
-        raise DataError(f"{folder} has no pictures right in it{holds}")
+        holds = f", only folders: {some_of(folders)}; choose one of them" if folders else ""
+        raise DataError(f"{folder} contains no images{holds}")
     return files
 
 
 def for_each_file(root, names, verb, function):
-    """function(path) for all files, with a bar if it takes time; all faults in one `DataError`."""
+    """Call function(path) for all files, with a progress bar if this takes long.
+
+    All faults are reported in one `DataError`.
+    """
     from tqdm import tqdm
 
     results, faults = [], []
@@ -49,11 +55,11 @@ def for_each_file(root, names, verb, function):
 
 
 def notes_on_hidden(names):
-    """A note for the user, in a tuple; none where nothing is hidden."""
-    return (f"skipped {len(names)} hidden: {some_of(names)}",) if names else ()
+    """Return a note for the user in a tuple, or () if nothing is hidden."""
+    return (f"skipped {len(names)} hidden entries: {some_of(names)}",) if names else ()
 
 
 def some_of(names):
-    """The first of many names, for a message, and how many more there are."""
+    """Format the first of many names for a message, with the number of the rest."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more

@@ -1,4 +1,4 @@
-"""Custom data that is in memory: arrays of images and their labels."""
+"""Custom data in memory: arrays of images and their labels."""
 
 import numpy as np
 
@@ -7,15 +7,26 @@ from minicaps.data.own.labels import class_flags
 from minicaps.data.preprocessing import as_images
 from minicaps.errors import DataError
 
-NAME = "arrays"  # of such data, in the options of a run
+NAME = "arrays"  # name of data in memory in the options of a run
 
 
 def split_of(images, labels, class_names=None) -> tuple[Split, tuple[str, ...]]:
-    """Make a split of images and labels in memory; return it with the names of the classes.
+    """Make a split of images and labels in memory.
 
-    images: see `minicaps.data.preprocessing.as_images`. labels: (n,) numbers or names; or, for
-    images with any number of classes, (n, J) zeros and ones. class_names: in the order of the
-    numbers; None takes the labels themselves, sorted. Raises `DataError` for what does not fit.
+    Parameters
+    ----------
+    images : array; see `minicaps.data.preprocessing.as_images`
+    labels : numbers or names (n,), or zeros and ones (n, J) for multi-label data
+    class_names : names in the order of the class numbers, or None for the sorted labels
+
+    Returns
+    -------
+    The `Split` and the names of the classes.
+
+    Raises
+    ------
+    DataError
+        If images, labels and class names do not match or cannot be used.
     """
     images, labels = as_images(images), _plain(labels)
     if len(images) == 0:
@@ -28,31 +39,33 @@ def split_of(images, labels, class_names=None) -> tuple[Split, tuple[str, ...]]:
 
 
 def targets(labels, count, class_names) -> np.ndarray:
-    """Turn labels of `count` images into what `Split` holds: class numbers, or zeros and ones.
+    """Convert labels of `count` images to the format of `Split`: class numbers, or zeros and ones.
 
-    A label that is the name of a class, as 7 is of "7", stands for it. Where no class has a number
-    as its name, integers from 0 are class numbers. Raises `DataError` for other labels.
+    A label denotes the class whose name it is; 7, for example, denotes "7". If no class name is a
+    number, integers from 0 are class numbers. Raises `DataError` for other labels.
     """
     labels, classes = _plain(labels), len(class_names)
     if labels.ndim == 2 and labels.shape[1] > 1:
         if labels.shape[1] != classes:
-            raise DataError(f"the labels have {labels.shape[1]} columns for {classes} classes")
+            raise DataError(
+                f"the labels have {labels.shape[1]} columns: expected {classes}, one per class"
+            )
         return class_flags(labels, count, "the labels")
     if labels.shape != (count,):
-        raise DataError(f"there are {count} images and labels of shape {labels.shape}")
+        raise DataError(f"there are {count} images, but labels of shape {labels.shape}")
     known = {name: k for k, name in enumerate(class_names)}
     if labels.dtype.kind in "bui" and not any(name.lstrip("-").isdigit() for name in class_names):
         labels, known = labels.astype(np.int64), {str(k): k for k in range(classes)}
     texts = [str(label) for label in labels]
     if unknown := sorted(set(texts) - known.keys()):
         raise DataError(
-            f"the labels have {unknown[0]!r}, which is no class: expected {', '.join(known)}"
+            f"the labels contain {unknown[0]!r}, which is not a class: expected {', '.join(known)}"
         )
     return np.array([known[text] for text in texts], np.int64)
 
 
 def _plain(labels):
-    """Labels as an array: one column as a row, bytes as text, whole floats as integers."""
+    """Convert labels to an array: a column to (n,), bytes to text, integral floats to integers."""
     labels = np.asarray(labels)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]

@@ -1,52 +1,54 @@
-"""The labels of one's own pictures, and the names of their classes: checked, then numbered."""
+"""Labels and class names of custom data: validation and conversion to class numbers."""
 
 import numpy as np
 
 from minicaps.errors import DataError
 
-MOST_CLASSES = 2**31  # larger labels are mistakes, and may not fit 64 bits
+MOST_CLASSES = 2**31  # larger labels are mistakes and may not fit in 64 bits
 
 
 def class_numbers(labels, count, where):
-    """Labels (n,) or (n, 1) as int64, one for each of `count` pictures."""
+    """Convert labels (n,) or (n, 1) to int64 (n,), with n = `count`, the number of images."""
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.shape != (count,):
         raise DataError(
-            f"{where} have shape {labels.shape}, but there are {count} pictures: expected"
-            f" ({count},), the number of its class for each"
+            f"{where} have shape {labels.shape}, but there are {count} images: expected"
+            f" ({count},), one class number per image"
         )
     if labels.dtype.kind not in "buif":
         raise DataError(
             f"{where} are of type {labels.dtype}: expected class numbers 0, 1, 2, …; names belong"
-            " into class_names"
+            " in class_names"
         )
-    with np.errstate(invalid="ignore"):  # the remainder of an infinite label
+    with np.errstate(invalid="ignore"):  # for the remainder of an infinite label
         wrong = ~((labels >= 0) & (labels < MOST_CLASSES) & (labels % 1 == 0))  # also for NaN
     if wrong.any():
         first = wrong.argmax()
         raise DataError(
-            f"{where} have {labels[first]} at index {first}: class numbers are 0, 1, 2, …"
-            f" ({wrong.sum()} of {count} are not)"
+            f"{where} have {labels[first]} at index {first}, but class numbers are 0, 1, 2, …"
+            f" ({wrong.sum()} of {count} labels are invalid)"
         )
     return labels.astype(np.int64)
 
 
 def class_flags(labels, count, where):
-    """Labels (n, J) of zeros and ones, for pictures of any number of classes, as uint8."""
+    """Convert multi-label labels (n, J) of zeros and ones to uint8."""
     if len(labels) != count:
-        raise DataError(f"{where} have {len(labels)} rows, but there are {count} pictures")
+        raise DataError(f"{where} have {len(labels)} rows, but there are {count} images")
     if labels.dtype.kind not in "buif" or not ((labels == 0) | (labels == 1)).all():
         raise DataError(
-            f"{where} of shape {labels.shape} are not zeros and ones: 1 for each class that is"
-            " present; or give one number for each picture"
+            f"{where} of shape {labels.shape} are not all 0 or 1: give 1 for each class that is"
+            " present and 0 otherwise, or one class number per image"
         )
     return labels.astype(np.uint8)
 
 
 def names_of_classes(labels, names, where):
-    """The names (or numbers, for None) of the classes, after a check that labels (n,), or (n, J) of
-    zeros and ones, name all."""
+    """Return the names of the classes, or their numbers if `names` is None.
+
+    Raises `DataError` unless labels (n,), or (n, J) of zeros and ones, contain every class.
+    """
     several = labels.ndim == 2
     present = np.flatnonzero(labels.any(axis=0)) if several else np.unique(labels)
     classes = labels.shape[1] if several else int(present[-1]) + 1
@@ -58,19 +60,21 @@ def names_of_classes(labels, names, where):
         gaps = np.flatnonzero(present != expected)
         empty = int(gaps[0]) if gaps.size else len(present)
         raise DataError(
-            f"{where} has no picture of class {empty} ({names[empty]})"
+            f"{where} has no image of class {empty} ({names[empty]})"
             if names
-            else f"{where} has no picture of class {empty}, but labels up to {classes - 1}: number"
-            " the classes 0, 1, 2, … without a gap"
+            else f"{where} has no image of class {empty}, but labels up to {classes - 1}: number"
+            " the classes 0, 1, 2, … without gaps"
         )
     if classes < 2:
-        raise DataError(f"{where} has one class only: a classifier needs at least 2")
+        raise DataError(f"{where} has only one class: a classifier needs at least 2")
     return tuple(names or map(str, range(classes)))
 
 
 def labels_of_network(labels, names, where, target):
-    """Labels (n,) in the numbers of the trained network that `target` is for, by the names of their
-    classes; for None they are its numbers already."""
+    """Convert labels (n,) to the class numbers of a trained network, described by `target`.
+
+    Classes are matched by name. If `names` is None, the labels are the network's numbers already.
+    """
     highest, known = int(labels.max()), target.classes
     if names is None:
         if highest >= len(known):
@@ -86,7 +90,10 @@ def labels_of_network(labels, names, where, target):
 
 
 def flags_of_network(labels, names, where, target):
-    """As `labels_of_network`, of labels (n, J) of zeros and ones; (n, classes of the network)."""
+    """Like `labels_of_network`, for labels (n, J) of zeros and ones.
+
+    Returns (n, number of the network's classes).
+    """
     if names is None and labels.shape[1] != len(target.classes):
         raise DataError(
             f"{where} has {labels.shape[1]} columns, but the network knows {len(target.classes)}"
@@ -101,23 +108,23 @@ def flags_of_network(labels, names, where, target):
 
 
 def _texts(names, classes, where):
-    """Stored names as a list of str, each once, at least one for each class."""
+    """Convert stored names to a list of distinct strings, at least one for each class."""
     if names.ndim != 1 or names.dtype.kind not in "US":
         raise DataError(
-            f"class_names in {where} are {names.dtype} {names.shape}: expected one row of text"
+            f"class_names in {where} are {names.dtype} {names.shape}: expected a 1-D array of text"
         )
     names = [n.decode("utf-8", "replace") if isinstance(n, bytes) else str(n) for n in names]
     if classes > len(names) or len(set(names)) < len(names):
         raise DataError(
             f"{where} has labels up to {classes - 1} and the class names {', '.join(names)}:"
-            " expected one name, its own, for each class"
+            " expected a distinct name for each class"
         )
     return names
 
 
 def printable(names, where):
-    """The names of classes themselves; `DataError` for one that cannot be shown."""
+    """Return the names of classes unchanged; `DataError` if one cannot be printed."""
     for name in names:
         if not name.isprintable():
-            raise DataError(f"{where} has a class with the name {name!r}: give it a readable one")
+            raise DataError(f"{where} has a class named {name!r}: give it a printable name")
     return names

@@ -1,7 +1,7 @@
-"""Pictures of one's own: a folder for each class, a table of labels, four IDX files, or an .npz.
+"""Custom data: one folder per class, a table of labels, four IDX files, or an .npz file.
 
-What has a plain meaning is converted, and a note says so; all else is refused, by name. No file is
-passed over in silence.
+Unambiguous input is converted, and a note says so; any other file is rejected by name. No file is
+ignored silently.
 """
 
 from pathlib import Path
@@ -17,17 +17,30 @@ AS_IT_IS = Target()
 
 
 def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset:
-    """Read a data set of one's own, and split it by `seed`.
+    """Read custom data, and split it into training and test images.
 
-    path: a folder with a folder for each class; a folder of pictures that may have any number of
-        classes, which `minicaps.data.own.table` lists; a folder with four IDX files, named like
-        those of MNIST, which say themselves what is for training and for testing; or an .npz file
-        with the arrays `images` and `labels` (n,), or zeros and ones (n, classes), and perhaps
-        `class_names`.
-    limit: keep so many training samples, of each class in proportion.
-    size: (height, width) that all pictures are fitted to; None leaves them as they are.
+    Parameters
+    ----------
+    path : path of the data, one of
+        - a folder with one subfolder per class;
+        - a folder of multi-label images with a table of labels, see `minicaps.data.own.table`;
+        - a folder with four IDX files named like those of MNIST, which define the split;
+        - an .npz file with the arrays `images`, `labels` (n,), or (n, classes) with zeros and ones,
+          and optionally `class_names`.
+    limit : number of training samples to keep, stratified by class
+    seed : seed of the split and of the samples to keep
+    size : (height, width) that all images are resized to, or None to keep their size
 
-    Raises `DataError` for data that cannot be used, ValueError for a limit that does not fit.
+    Returns
+    -------
+    A `Dataset`.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be used.
+    ValueError
+        If `limit` is out of range.
     """
     path = Path(path)
     parts, class_names, notes = read(path, Target(size))
@@ -47,10 +60,11 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
 
 
 def read(path, target=AS_IT_IS) -> tuple[list[Split], tuple[str, ...], tuple[str, ...]]:
-    """All pictures at a path, as the `Target` wants them: one `Split`, or training and test where
-    the data says so; the names of the classes; and notes for the user.
+    """Read all images at a path and convert them to `target`.
 
-    Where the target names the classes, one of them is enough, and they are numbered as there.
+    Returns a list with one `Split`, or with the training and test splits if the data defines them;
+    the names of the classes; and notes for the user. If the target names the classes, these names
+    define the class numbers, and the data may contain as few as one of the classes.
     """
     path = Path(path)
     if not path.is_dir():

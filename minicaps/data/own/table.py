@@ -1,7 +1,8 @@
-"""A table of labels beside pictures of one's own that may have any number of classes.
+"""Table of labels for multi-label custom data.
 
-`labels.csv`, UTF-8: the header names the classes, each further line a picture, with 1 for each
-class that is present and 0 for the others. A picture may have no class at all:
+The table is a file `labels.csv` in UTF-8. Its header names the classes, and each further line names
+an image, with 1 for each class that is present and 0 for the other classes. An image may have no
+class at all:
 
     file,cup,spoon
     kitchen/1.png,1,1
@@ -19,36 +20,38 @@ EXAMPLE = "file,cup,spoon"
 
 
 def read_table(path) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """The labels (J,) uint8 of each file that a table names, and the names of the J classes.
+    """Read the labels (J,) uint8 of each file in a table, and the names of the J classes.
 
-    Raises `DataError`, with the line, for all that the format above does not allow.
+    Raises `DataError`, with the line number, if the table violates the format described above.
     """
     try:
-        with open(path, newline="", encoding="utf-8-sig") as table:  # Excel: with a mark
+        with open(path, newline="", encoding="utf-8-sig") as table:  # Excel adds a BOM
             lines = [(number, row) for number, row in enumerate(csv.reader(table), 1) if any(row)]
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is no table in UTF-8 ({error}): save it as CSV UTF-8") from None
+        raise DataError(f"{path} is not a table in UTF-8 ({error}): save it as CSV UTF-8") from None
     class_names = _header(path, lines)
     labels, seen_in = {}, {}
     for number, (name, *flags) in lines[1:]:
         where = f"line {number} of {path}"
         if len(flags) != len(class_names):
             raise DataError(
-                f"{where} has {1 + len(flags)} fields, but the header {1 + len(class_names)}:"
+                f"{where} has {1 + len(flags)} fields, but the header has {1 + len(class_names)}:"
                 " give the file, and 0 or 1 for each class"
             )
         file = name.strip().replace("\\", "/")
         if file in labels:
-            raise DataError(f"{where} names {file} again, after line {seen_in[file]}: keep one")
+            raise DataError(
+                f"{where} repeats {file} from line {seen_in[file]}: remove one of the lines"
+            )
         if wrong := [flag for flag in flags if flag.strip() not in ("0", "1")]:
             raise DataError(
-                f"{where} has {wrong[0]!r} for a class: write 1 where it is present, else 0"
+                f"{where} has {wrong[0]!r} for a class: write 1 if it is present, else 0"
             )
         labels[file], seen_in[file] = np.array(flags, dtype=np.uint8), number
     if not labels:
-        raise DataError(f"{path} names no picture: add a line for each")
+        raise DataError(f"{path} lists no images: add a line for each image")
     return labels, class_names
 
 
@@ -57,10 +60,10 @@ def _header(path, lines):
     if header[:1] != ["file"] or len(header) < 2:
         begin = f"it begins with {','.join(header)[:60]!r}" if header else "it is empty"
         raise DataError(
-            f"{path} lacks the header that names the classes, separated by commas, such as"
+            f"{path} has no header with the names of the classes, separated by commas, such as"
             f" {EXAMPLE!r}: {begin}"
         )
     names = header[1:]
     if "" in names or len(set(names)) < len(names):
-        raise DataError(f"the header of {path} needs a name of its own for each class")
+        raise DataError(f"the header of {path} needs a distinct, non-empty name for each class")
     return tuple(names)

@@ -14,14 +14,14 @@ from minicaps.cli.command import start
 CHOICES = ("run", "check", "update", "notebook", "web")
 COMMANDS = """commands:
   (none)             list the lessons
-  run 06             run a lesson as a script; pictures go to a temporary folder
-  check [06 ...]     compare texts, figures and quotes with what the code does now
-  update [06 ...]    write fresh texts, figures and quotes into the pages
-  notebook 06        write an executed notebook for Jupyter, 06_name.ipynb, here
+  run 06             run a lesson as a script; figures go to a temporary folder
+  check [06 ...]     compare texts, figures and quotes with the current code
+  update [06 ...]    write current texts, figures and quotes into the pages
+  notebook 06        write an executed Jupyter notebook, 06_name.ipynb, here
   web                build the web page, _site/index.html, from all lessons
 
 A lesson is a number, an appendix such as A2, or the path of a page.
-Exit status: 0 all well, 1 a lesson failed, 2 wrong use.
+Exit status: 0 on success, 1 if a lesson failed, 2 on wrong usage.
 """
 
 
@@ -39,7 +39,7 @@ def main(arguments=None):
         return list_lessons()
     if options.command == "web":
         if options.lesson:
-            parser.error("web takes no lesson: it builds the page of all")
+            parser.error("web takes no lesson: it builds the web page from all lessons")
         return web()
     if options.command in ("run", "notebook") and len(options.lesson) != 1:
         parser.error(f"{options.command} takes one lesson, for example `{options.command} 01`")
@@ -47,7 +47,7 @@ def main(arguments=None):
         paths = [find_page(name) for name in options.lesson] or page.find_pages()
     except LookupError as error:
         parser.error(error.args[0])
-    if len(paths) > 1:  # a process each, so that no lesson can change another
+    if len(paths) > 1:  # one process each, so that no lesson can affect another
         command = [sys.executable, "-m", "lessons", options.command]
         codes = [subprocess.run([*command, path], check=False).returncode for path in paths]
         return max(codes)
@@ -58,7 +58,7 @@ def main(arguments=None):
         print(f"{shown_path(paths[0])}:{error.line}: {error}", file=sys.stderr)
         return 1
     except UnicodeDecodeError as error:
-        print(f"{shown_path(paths[0])} is no text in UTF-8: {error}", file=sys.stderr)
+        print(f"{shown_path(paths[0])} is not UTF-8 text: {error}", file=sys.stderr)
         return 1
     except OSError as error:
         what = f"cannot use {error.filename}" if error.filename else "stopped"
@@ -67,7 +67,7 @@ def main(arguments=None):
 
 
 def find_page(name):
-    """The path of the lesson with this number or path."""
+    """Return the path of the lesson with this number or path."""
     if name.endswith(".md"):
         if not Path(name).is_file():
             raise LookupError(f"there is no page {name}")
@@ -91,8 +91,8 @@ def list_lessons():
 
 
 def run(path):
-    """Run a page as a script: what it prints is printed below the heading of its section, what it
-    shows becomes PNGs."""
+    """Run a page as a script. Print its output below the headings of its sections, and write its
+    figures as PNG files."""
     from lessons.machinery import execute
 
     shown, folder, number, heading = [], None, 0, None
@@ -117,7 +117,7 @@ def run(path):
 def check(path):
     from lessons.machinery.check import find_problems
 
-    return report(path, find_problems(path), "is as its code says")
+    return report(path, find_problems(path), "agrees with its code")
 
 
 def update(path):
@@ -133,8 +133,8 @@ def notebook(path):
     from lessons.machinery.notebook import make_notebook
 
     target = Path(f"{path.stem}.ipynb")
-    if target.exists():  # with what a reader has changed in it
-        print(f"{target} exists already: rename or remove it first", file=sys.stderr)
+    if target.exists():  # it may contain a reader's changes
+        print(f"{target} already exists: rename or remove it first", file=sys.stderr)
         return 1
     target.write_text(make_notebook(path), "utf-8")
     print(f"wrote {target}")
@@ -162,7 +162,7 @@ def report(path, problems, well):
 
 
 def shown_path(path):
-    """The path from here: short, and a click away in most terminals."""
+    """Return the path relative to the current folder: short, and clickable in most terminals."""
     return os.path.relpath(path)
 
 

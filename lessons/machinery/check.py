@@ -1,4 +1,4 @@
-"""Compares a page with what its code does now, and brings it up to date."""
+"""Compare a page with the current output of its code, and bring it up to date."""
 
 import difflib
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ WIDTH = 76  # columns of code that fit beside the text
 
 @dataclass
 class Problem:
-    """Something on line `line` that is not as it should be.
+    """A problem on line `line` of a page.
 
-    What `update` can repair has its repair here: `lines` replace `old` from that line on, or
-    `file` is the path and the bytes of a picture or its stepper.
+    A problem that `update` can repair carries the repair: either `lines`, which replace `old` from
+    that line on, or `file`, the path and the bytes of a figure or of its stepper.
     """
 
     line: int
@@ -38,7 +38,7 @@ class Problem:
 
 
 def find_problems(path):
-    """All problems of a page, by line. After an error the blocks behind it do not run."""
+    """Return all problems of a page, sorted by line. No block runs after one that fails."""
     found = []
     try:
         found += _static_problems(path)
@@ -52,11 +52,11 @@ def find_problems(path):
 
 
 def update(path):
-    """Write fresh outputs, quotes and figures into a page. Return problems repaired and left."""
+    """Update the outputs, quotes and figures of a page. Return the problems repaired and left."""
     problems = find_problems(path)
     page = Path(path).read_text("utf-8").splitlines()
     repaired = [problem for problem in problems if problem.repairable]
-    for problem in reversed(repaired):  # from the end, so that line numbers stay true
+    for problem in reversed(repaired):  # from the end, so that line numbers stay valid
         if problem.file:
             target, content = problem.file
             target.parent.mkdir(exist_ok=True)
@@ -69,13 +69,13 @@ def update(path):
 
 
 def _static_problems(path):
-    """Quotes that differ from the package's code, and lines of code that are too long."""
+    """Find quotes that differ from the package's code, and lines of code that are too long."""
     found = []
     for block in read_blocks(path):
         if block.quote is None:
             for number, line in enumerate(block.lines, block.line):
                 if len(line) > WIDTH:
-                    found.append(Problem(number, f"{len(line)} columns of code, at most {WIDTH}"))
+                    found.append(Problem(number, f"{len(line)} columns, but the limit is {WIDTH}"))
             continue
         try:
             source = quoted_lines(block.quote)
@@ -83,13 +83,13 @@ def _static_problems(path):
             found.append(Problem(block.line - 1, str(error)))
             continue
         if source != block.lines:
-            message = f"the quote of {block.quote} is not the package's code"
+            message = f"the quote of {block.quote} differs from the package's code"
             found.append(Problem(block.line, message, block.lines, source))
     return found
 
 
 def _text_problems(block, printed):
-    """Printed text that is missing, superfluous or different. Whole fences come and go."""
+    """Find printed text that is missing, superfluous or different; repairs add or remove fences."""
     if block.output is None:
         if not printed:
             return []
@@ -101,15 +101,15 @@ def _text_problems(block, printed):
         return [Problem(fence.line - 1, message, whole, [])]
     if printed == block.output.lines:
         return []
-    message = "the block before this text prints something else"
+    message = "the block before this text prints something different"
     return [Problem(block.output.line, message, block.output.lines, printed)]
 
 
 def _figure_problems(block, drawn, folder):
-    """Pictures that are missing, superfluous or show something else than the block draws."""
+    """Find figures that are missing, superfluous or different from what the block draws."""
     if len(drawn) != len(block.images):
         message = (
-            f"{len(block.images)} pictures follow this block, and it shows {len(drawn)} figures: "
+            f"{len(block.images)} images follow this block, but it shows {len(drawn)} figures: "
             "write one line ![what it shows](figures/NN_name.png) for each"
         )
         return [Problem(block.end, message)]
@@ -127,13 +127,13 @@ def _figure_problems(block, drawn, folder):
 
 
 def _stepper_problems(block, drawn, path):
-    """Steppers that are missing, superfluous or show something else than the block draws."""
+    """Find steppers that are missing, superfluous or different from what the block draws."""
     found = []
     for (line, name), picture in zip(block.images, drawn, strict=False):
         target = Path(path).parent / Path(name).with_suffix(".json")
         if picture.stepper is None:
             if target.exists():
-                found.append(Problem(line, f"{target.name} has no stepper: delete it"))
+                found.append(Problem(line, f"delete {target.name}: its figure has no stepper"))
             continue
         with blame_page(path, block.end):
             now = steppers.record(*picture.stepper)

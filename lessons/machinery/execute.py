@@ -1,4 +1,4 @@
-"""Runs the blocks of a page, one after the other, in one namespace."""
+"""Run the blocks of a page, one after the other, in one namespace."""
 
 import contextlib
 import inspect
@@ -19,7 +19,7 @@ from lessons.machinery.page import PageError, read_blocks
 
 @dataclass
 class Outcome:
-    """What a block printed, as lines, and the figures it showed."""
+    """The lines that a block printed and the figures that it showed."""
 
     lines: list[str]
     figures: list[figures.Picture]
@@ -27,10 +27,10 @@ class Outcome:
 
 @contextlib.contextmanager
 def stage(shown):
-    """An empty namespace to run blocks in; `plt.show()` moves the open figures to the list `shown`.
+    """Provide an empty namespace for blocks, with a `plt.show()` that moves figures to `shown`.
 
-    The settings of Matplotlib are the lessons' inside, and what they were afterwards. Everything
-    else that a page may change lives in the process: give each lesson its own.
+    Matplotlib uses the settings of the lessons inside the context and restores its own afterwards.
+    Everything else that a page changes persists in the process, so give each lesson its own.
     """
 
     def show(*args, **kwargs):
@@ -45,7 +45,7 @@ def stage(shown):
 
 
 def run_block(block, path, namespace):
-    """Run one block; PageError if it fails. `inspect.getsource` finds its functions in the page."""
+    """Run one block; raise PageError if it fails. `inspect.getsource` finds its functions."""
     with blame_page(path, block.line):
         exec(compile(block.code, str(path), "exec", dont_inherit=True), namespace)
     if plt.get_fignums():
@@ -54,7 +54,7 @@ def run_block(block, path, namespace):
 
 @contextlib.contextmanager
 def blame_page(path, line):
-    """Turn an error of the page's code into a PageError, for `line` if it names none."""
+    """Turn an error in the page's code into a PageError, on `line` if the error names no line."""
     try:
         yield
     except Exception as error:
@@ -63,7 +63,7 @@ def blame_page(path, line):
 
 
 def run_page(path):
-    """Run a page; yield each block that runs with its Outcome."""
+    """Run a page; yield each block that runs, with its Outcome."""
     shown = []
     with stage(shown) as namespace:
         for block in read_blocks(path):
@@ -76,7 +76,7 @@ def run_page(path):
 
 
 def _locate(error, path, line):
-    """The line of the page that an error comes from, and its traceback from the page on."""
+    """Return the line of the page that raised an error, and the traceback from there on."""
     trace = error.__traceback__
     while trace and trace.tb_frame.f_code.co_filename != str(path):
         trace = trace.tb_next
@@ -89,9 +89,9 @@ def _locate(error, path, line):
 
 
 def quoted_lines(target):
-    """The source of `module:name`, decorators included, with its indentation removed.
+    """Return the source of `module:name`, decorators included, with its indentation removed.
 
-    LookupError says what is wrong where it cannot be found.
+    Raises LookupError, with the reason, if the source cannot be found.
     """
     try:
         thing = pkgutil.resolve_name(target)
@@ -100,4 +100,4 @@ def quoted_lines(target):
     try:
         return textwrap.dedent(inspect.getsource(getattr(thing, "fget", thing))).splitlines()
     except (TypeError, OSError) as error:
-        raise LookupError(f"cannot quote {target}: it is no function, method or class") from error
+        raise LookupError(f"cannot quote {target}: not a function, method or class") from error

@@ -1,8 +1,8 @@
-"""Records figures, and tells whether two of them show the same.
+"""Record figures, and tell whether two of them show the same content.
 
-Pixels differ between versions of Matplotlib, so each PNG carries a summary of what was drawn: the
-texts, and shape, mean, standard deviation, first and last value of the data of every artist. On a
-logarithmic axis the summary is of the logarithm, because that is what the eye sees.
+Pixels differ between versions of Matplotlib, so each PNG carries a summary of its content: the
+texts, and the shape, mean, standard deviation, first and last value of the data of every artist. On
+a logarithmic axis the logarithm is summarized, because that is what the eye sees.
 """
 
 import io
@@ -18,12 +18,12 @@ from matplotlib import collections, image, lines, patches, quiver, spines
 from PIL import Image
 
 KEY = "minicaps figure"
-TOLERANCE = 0.01  # of the spread of the data: less than the eye can see
+TOLERANCE = 0.01  # relative to the spread of the data; smaller differences are invisible
 
 
 @dataclass
 class Picture:
-    """A figure: PNG bytes, the summary in them, and its stepper (see steppers.py) if it has one."""
+    """A figure: its PNG bytes, the summary stored in them, and its stepper (steppers.py) if any."""
 
     png: bytes
     summary: list
@@ -31,7 +31,7 @@ class Picture:
 
 
 def take_figures():
-    """Close all open figures; return a Picture of each."""
+    """Close all open figures and return a Picture of each."""
     taken = []
     for number in plt.get_fignums():
         figure = plt.figure(number)
@@ -43,17 +43,17 @@ def take_figures():
 
 
 def read_summary(path):
-    """The summary inside a PNG, or None if it carries none, or is damaged."""
+    """Return the summary stored in a PNG, or None if it has none or is damaged."""
     try:
         with Image.open(path) as picture:
             stored = getattr(picture, "text", {}).get(KEY)
         return stored and json.loads(stored)
-    except (OSError, SyntaxError, ValueError):  # SyntaxError: what Pillow calls broken chunks
+    except (OSError, SyntaxError, ValueError):  # Pillow raises SyntaxError for broken chunks
         return None
 
 
 def summarise(figure):
-    """What a figure shows: for each axes its texts, and one entry per array drawn."""
+    """Summarize a figure: for each axes its texts, and one entry per array drawn."""
     summary = []
     for axes in figure.axes:
         words = [axes.get_title(), axes.get_xlabel(), axes.get_ylabel()]
@@ -71,7 +71,7 @@ def summarise(figure):
 
 
 def _arrays(artist):
-    """Name and values of each array that an artist shows; x and y are coordinates."""
+    """Return the name and values of each array that an artist shows; x and y are coordinates."""
     if isinstance(artist, lines.Line2D):
         x, y = np.asarray(artist.get_xydata(), float).T
         return [("x", x), ("y", y)]
@@ -92,7 +92,7 @@ def _arrays(artist):
 
 
 def _describe(values, axes, name):
-    """Shape, then mean, standard deviation, first and last of the finite values, to six digits."""
+    """Return the shape, and the mean, std, first and last of the finite values, to six digits."""
     values = np.ma.filled(np.ma.asarray(values, float), np.nan)
     if {"x": axes.get_xscale(), "y": axes.get_yscale()}.get(name) == "log":
         values = np.log10(np.where(values > 0, values, np.nan))
@@ -104,11 +104,11 @@ def _describe(values, axes, name):
 
 
 def compare(old, new):
-    """Sentences that tell how the summary `new` differs from `old`; none where they agree."""
+    """Return a list of sentences that describe how the summary `new` differs from `old`."""
     if old is None:
         return ["the PNG carries no summary, so it was not written by `python -m lessons update`"]
     if len(old) != len(new):
-        return [f"the page's picture has {len(old)} axes, the block draws {len(new)}"]
+        return [f"the page's figure has {len(old)} axes, but the block draws {len(new)}"]
     found = []
     for number, (before, now) in enumerate(zip(old, new, strict=True), 1):
         where = f"axes {number}: " if len(new) > 1 else ""
@@ -116,7 +116,7 @@ def compare(old, new):
             found.append(f"{where}texts were {before['words']}, now {now['words']}")
         kinds = [[entry[:2] for entry in side["drawn"]] for side in (before, now)]
         if kinds[0] != kinds[1]:
-            found.append(f"{where}drawn were {kinds[0]}, now {kinds[1]}")
+            found.append(f"{where}artists were {kinds[0]}, now {kinds[1]}")
             continue
         for (kind, _, was), (_, _, got) in zip(before["drawn"], now["drawn"], strict=True):
             if not _close(was, got):

@@ -1,4 +1,4 @@
-"""Writes a lesson as a Jupyter notebook with its outputs."""
+"""Convert a lesson to a Jupyter notebook with its outputs."""
 
 import base64
 import json
@@ -10,10 +10,10 @@ from lessons.machinery.page import IMAGE, LESSONS, SUMMARY, read_blocks
 
 
 def make_notebook(path):
-    """The notebook of a page, executed, as JSON text (nbformat 4.5).
+    """Return the executed notebook of a page as JSON text (nbformat 4.5).
 
-    Jupyter folds whole cells only. So the words of a solution stay in a <details> of their cell,
-    and its code is in a cell whose source and outputs are hidden.
+    Jupyter can fold only whole cells. The prose of a solution therefore stays in a <details> of its
+    cell, and the code goes into a cell whose source and outputs are hidden.
     """
     page = Path(path).read_text("utf-8").splitlines()
     outcomes = {block.line: outcome for block, outcome in run_page(path)}
@@ -35,9 +35,9 @@ def make_notebook(path):
 
 
 def _take_outputs(page, block):
-    """Blank what the block printed in the lines of the page; leave the words of its pictures.
+    """Blank the printed text of a block in the page; keep the alt texts of its figures.
 
-    The words are a caption, because an output has no alt text once the reader runs its cell.
+    They become captions, because an output has no alt text once the reader runs its cell.
     """
     if block.output:
         for line in range(block.output.line - 1, block.output.end + 1):
@@ -47,9 +47,9 @@ def _take_outputs(page, block):
 
 
 def _words(lines, summary):
-    """Markdown cells for lines of prose, and the summary of the <details> left open at their end.
+    """Return Markdown cells for lines of prose, and the summary of a <details> open at their end.
 
-    A <details> that a code cell interrupts is closed before that cell and opened again after it.
+    A <details> interrupted by a code cell is closed before that cell and reopened after it.
     """
     text = "" if summary is None else f"<details>\n<summary>{summary}, continued</summary>\n\n"
     for line in lines:
@@ -59,10 +59,10 @@ def _words(lines, summary):
             summary = None
         text += line + "\n"
     text += "" if summary is None else "\n</details>\n"
-    text = re.sub(r"<details>\n<summary>.*</summary>\s*</details>\n", "", text)  # left empty
+    text = re.sub(r"<details>\n<summary>.*</summary>\s*</details>\n", "", text)  # now empty
     text = re.sub(r"^```python source=.*$", "```python", text, flags=re.MULTILINE)
-    text = re.sub(r"^> \[!\w+\]\n", "", text, flags=re.MULTILINE)  # GitHub's own syntax
-    # A notebook lies beside the folder of the pages
+    text = re.sub(r"^> \[!\w+\]\n", "", text, flags=re.MULTILINE)  # syntax specific to GitHub
+    # A notebook is written next to the folder of the pages
     text = re.sub(r"\]\((?=\w+\.md)", f"]({LESSONS.name}/", text)
     text = re.sub(r"\n{3,}", "\n\n", text).strip()
     cell = {"cell_type": "markdown", "metadata": {}, "source": text}

@@ -1,15 +1,15 @@
-"""Reads a lesson page: which code runs, and which outputs belong to it.
+"""Read a lesson page: find the code that runs and the outputs that belong to it.
 
-The grammar, line by line. Every fence starts at the left margin.
+The grammar, line by line; every fence starts at the left margin:
 
     ```python                   code that runs, in order, in one namespace
     ```python source=m.x:name   a quote: the source of `name` in module `m.x`; it is not run
-    ```text                     what the block before it printed
-    ![alt](figures/NN_x.png)    a figure that the block before it showed
-    ``` or another word         shown as it is: neither run nor checked
+    ```text                     the text printed by the preceding block
+    ![alt](figures/NN_x.png)    a figure shown by the preceding block
+    ``` or another word         shown verbatim, neither run nor checked
 
-An output belongs to a block that runs when nothing but blank lines, `</details>` and other outputs
-stand between them. An output anywhere else is an error: nothing could keep it true.
+An output belongs to a block that runs if only blank lines, `</details>` and other outputs stand
+between them. An output anywhere else is an error, because nothing could keep it up to date.
 """
 
 import re
@@ -23,7 +23,7 @@ HEADING = re.compile(r"#+ (.+)")
 
 
 class PageError(Exception):
-    """The page breaks the grammar above: `line` says where."""
+    """An error on line `line` of a page, such as a violation of the grammar above."""
 
     def __init__(self, line, message):
         super().__init__(message)
@@ -32,40 +32,40 @@ class PageError(Exception):
 
 @dataclass
 class Fence:
-    """The lines between two fences. `line` is the number of the first one, counted from 1."""
+    """The lines between two fences. `line` is the number of the first line, counted from 1."""
 
     line: int
     lines: list[str] = field(default_factory=list)
 
     @property
     def end(self):
-        """Number of the closing fence."""
+        """Line number of the closing fence."""
         return self.line + len(self.lines)
 
 
 @dataclass
 class Block(Fence):
-    """A Python block, with what the page says about it."""
+    """A Python block and its context on the page."""
 
-    heading: str = ""  # of the section that it is in, or "Solution 1"
-    quote: str | None = None  # "module:name"; None for a block that runs
-    solution: str | None = None  # the summary of the <details> that folds it
+    heading: str = ""  # heading of its section, or "Solution 1"
+    quote: str | None = None  # "module:name", or None for a block that runs
+    solution: str | None = None  # summary of the <details> that contains it
     output: Fence | None = None  # the text block after it
-    images: list[tuple[int, str]] = field(default_factory=list)  # line and path of each picture
+    images: list[tuple[int, str]] = field(default_factory=list)  # line and path of each figure
 
     @property
     def code(self):
-        """The code behind empty lines, so that each line has the number it has on the page."""
+        """The code after empty lines, so that each line keeps its number on the page."""
         return "\n" * (self.line - 1) + "\n".join(self.lines) + "\n"
 
 
 def find_pages():
-    """Paths of all lessons in the order of their numbers, then of the appendices A1, A2, …"""
+    """Return the paths of all lessons, in order of number, then of the appendices A1, A2, …"""
     return sorted(LESSONS.glob("[0-9A][0-9]_*.md"))
 
 
 def read_blocks(path):
-    """The Python blocks of a page, in order, each with its outputs."""
+    """Return the Python blocks of a page, in order, each with its outputs."""
     blocks, fence, owner, solution, heading = [], None, None, None, ""
     for number, line in enumerate(Path(path).read_text("utf-8").splitlines(), 1):
         if fence is not None:
@@ -80,10 +80,10 @@ def read_blocks(path):
                 fence.heading = solution if solves else heading
                 blocks.append(fence)
         elif line.lstrip().startswith("```"):
-            raise PageError(number, "an indented fence: start it at the left margin")
+            raise PageError(number, "indented fence: start it at the left margin")
         elif image := IMAGE.match(line):
             if owner is None:
-                raise PageError(number, "this picture follows no block that could draw it")
+                raise PageError(number, "this image follows no block that could have drawn it")
             owner.images.append((number, image["path"]))
         elif line.strip() not in ("", "</details>"):
             owner = None
@@ -98,7 +98,7 @@ def read_blocks(path):
 
 
 def _open_fence(number, info, owner, solution):
-    """The fence that opens on line `number`, and the block that owns the outputs from here on."""
+    """Return the fence that opens on line `number`, and the block to which later outputs belong."""
     if info == "text":
         if owner is None or owner.output is not None:
             raise PageError(number, "this text follows no block that could have printed it")

@@ -1,13 +1,14 @@
-"""Records steppers: figures with sliders for the web page. GitHub shows a picture in their place.
+"""Record steppers: figures with sliders for the web page. GitHub shows a static figure instead.
 
 A page sets `figure.stepper = (draw, {"name of a slider": [its values], ...})` before `plt.show()`,
-and `draw(*values)` draws a figure of its own. It is called for every combination, and Matplotlib
-writes each as SVG. Frames have most of it in common, so the JSON beside the picture has
+where `draw(*values)` draws a new figure. It is called for every combination of values, and
+Matplotlib writes each figure as SVG. Because the frames have most of the SVG in common, the JSON
+file beside the PNG holds
 
     size     width and height, in points
-    sliders  [name, [value, ...]] of each
-    pieces   of SVG, each once: an opening tag, and what follows up to the next
-    frames   for each combination, the last slider running fastest, the numbers of its pieces
+    sliders  [name, [value, ...]] of each slider
+    pieces   the distinct pieces of SVG, each an opening tag and the text up to the next tag
+    frames   for each combination, with the last slider varying fastest, the indices of its pieces
 """
 
 import base64
@@ -20,20 +21,20 @@ import matplotlib.pyplot as plt
 import numpy as np
 from PIL import Image
 
-STILL = {  # axes stay where they are, whatever their labels say; laying out takes most of the time
+STILL = {  # axes stay in place whatever their labels; automatic layout would take most of the time
     "figure.constrained_layout.use": False,
     "figure.subplot.left": 0.14,
     "figure.subplot.right": 0.97,
     "figure.subplot.bottom": 0.14,
     "figure.subplot.top": 0.92,
-    "image.interpolation": "none",  # an image keeps its own pixels: the browser enlarges them
-    "path.simplify": False,  # which corners of a line it leaves out can hang on rounding noise
+    "image.interpolation": "none",  # an image keeps its own pixels; the browser enlarges them
+    "path.simplify": False,  # the vertices that it drops can depend on rounding errors
     "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "stepper",  # an id is a hash of what it names: never two things with one id
+    "svg.hashsalt": "stepper",  # an id is a hash of its element, so two elements never share one
 }
-INKS = "#7f7f7f|#808080"  # the style's and "0.5"; the page has an ink for light, one for dark
+INKS = "#7f7f7f|#808080"  # the style's gray and "0.5"; the page sets its own ink, light or dark
 VALUE = re.compile(
-    r'(?:id="|"#|\(#)\w+'  # an id, or where it is used
+    r'(?:id="|"#|\(#)\w+'  # an id or a reference to it
     r'|base64,(?P<image>[^"]+)'
     r"|#(?P<colour>[0-9a-f]{6})"
     r"|(?:opacity|width): (?P<style>[\d.]+)"
@@ -42,7 +43,7 @@ VALUE = re.compile(
 
 
 def record(draw, sliders):
-    """The stepper as JSON text."""
+    """Return the stepper as JSON text."""
     pieces, frames = {}, []
     for values in itertools.product(*sliders.values()):
         with plt.rc_context(STILL):
@@ -61,7 +62,7 @@ def record(draw, sliders):
 
 
 def _pieces(figure):
-    """The pieces of SVG that a figure consists of."""
+    """Split the SVG of a figure into pieces."""
     written = io.StringIO()
     figure.savefig(written, format="svg")
     text = re.sub(r"\s+", " ", written.getvalue())
@@ -70,21 +71,21 @@ def _pieces(figure):
 
 
 def _tidy(piece):
-    """A piece in few letters, the same with each version of Matplotlib."""
+    """Shorten a piece, and make it the same for every version of Matplotlib."""
     tag, end, rest = piece.partition(">")
-    tag = re.sub('^<g id="[^"]*"', "<g", tag)  # numbers of artists: frames would differ
+    tag = re.sub('^<g id="[^"]*"', "<g", tag)  # numbers of artists would make frames differ
     tag = re.sub(INKS, "currentColor", tag)
-    tag = re.sub(r'font: (\S+) [^;"]*', r"font-size: \1", tag)  # Matplotlib 3.8 has size and family
-    tag = re.sub(r'font-family: [^;"]*(; )?', "", tag)  # letters are the page's
+    tag = re.sub(r'font: (\S+) [^;"]*', r"font-size: \1", tag)  # as in Matplotlib 3.8
+    tag = re.sub(r'font-family: [^;"]*(; )?', "", tag)  # the page chooses the font
     tag = re.sub(r'(?<=style=")[^"]*', lambda style: "; ".join(sorted(style[0].split("; "))), tag)
     return re.sub(r"-?\d+\.\d+", lambda number: f"{round(float(number[0]), 2):g}", tag) + end + rest
 
 
-# ---- whether two of them show the same
+# ---- comparison of two steppers
 
 
 def compare(old, new):
-    """Sentences that tell how the stepper `new` differs from `old`; none where they agree."""
+    """Return a list of at most one sentence on how the stepper `new` differs from `old`."""
     new = json.loads(new)
     try:
         old = json.loads(old)
@@ -109,7 +110,7 @@ def _frames(stepper):
 
 
 def _looks_like(was, got):
-    """Same text, and a tag of the same form, whose values differ by less than the eye can see."""
+    """Tell whether texts and tags agree up to differences in values that the eye cannot see."""
     (tag, _, rest), (other, _, said) = was.partition(">"), got.partition(">")
     if (VALUE.sub("", tag), rest) != (VALUE.sub("", other), said):
         return False
@@ -118,12 +119,12 @@ def _looks_like(was, got):
 
 
 def _visible(value):
-    """The numbers of a value, in units that the eye can just tell apart."""
+    """Return the numbers in a value, in units of the smallest difference that the eye can see."""
     kind = value.lastgroup
     if kind == "image":
         with Image.open(io.BytesIO(base64.b64decode(value[kind]))) as picture:
             return np.asarray(picture, float).ravel() / 8
     if kind == "colour":
         return [channel / 8 for channel in bytes.fromhex(value[kind])]
-    unit = {"style": 0.05, "length": 1.5}  # points; layouts move between versions of Matplotlib
+    unit = {"style": 0.05, "length": 1.5}  # points; layouts shift between versions of Matplotlib
     return [float(value[kind]) / unit[kind]] if kind else []

@@ -1,14 +1,17 @@
-"""`python -m minicaps.experiments`: the experiments of the sources, with their figures beside ours.
+"""`python -m minicaps.experiments`: reproduce published experiments and compare the results.
 
-An experiment is a module with a `TITLE` (a line), `SEEDS` (how many by default), a `KEY` and
+An experiment is a module that defines a `TITLE` (one line), `SEEDS` (their default number), a `KEY`
+and these functions:
 
-- `parts(quick)`: {name of a part: its settings}, in the order in which they are measured;
-- `measure(lab, part, settings, seed)`: the figures of a part, anything that JSON can hold, and
-  "seconds" of training; `lab` (see `lab.py`) trains its networks and keeps them;
-- `table(results)`: its rows, the first the header; `headline(results)`: the `line` of each figure
-  that the README shall have; `draw(results, path, lab)`: its picture, written by `lab.save`. All
-  are given {part: the figures of each seed}.
+- `parts(quick)`: return {name of a part: its settings}, in the order of measurement;
+- `measure(lab, part, settings, seed)`: return the results of a part, in any form that JSON can
+  hold, including "seconds", the training time; `lab` (see `lab.py`) trains and keeps the networks;
+- `table(results)`: return the rows of a table, the first of which is the header;
+- `headline(results)`: return a `line` for each result that belongs in the README;
+- `draw(results, path, lab)`: draw a figure and write it with `lab.save`.
 
-`KEY` says what the words of the table mean, to one who has read nothing else: {a title of a column,
-or a word of several titles or of rows: a line in plain words, with units}.
+The last three take {part: list of the results of each seed}.
+
+`KEY` explains the words in the table to a reader who has read nothing else. It maps a column title,
+or a word that several titles or rows share, to one line in plain words, with units.
 """

@@ -1,4 +1,4 @@
-"""`python -m minicaps.experiments NAME`: repeat an experiment of the sources."""
+"""`python -m minicaps.experiments NAME`: reproduce a published experiment."""
 
 import argparse
 import importlib
@@ -23,13 +23,13 @@ NAMES = [m.name for m in pkgutil.iter_modules(experiments.__path__) if m.name no
 
 
 def main(arguments=None):
-    """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 128+n a signal."""
+    """Run the command; return 0 on success, 1 on failure, 2 on wrong usage, 128 + n on signal n."""
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.name is None:
         if options.quick or options.seeds:
-            parser.error("which experiment? Give a NAME")
+            parser.error("--quick and --seeds require the NAME of an experiment")
         return guarded(NAME, partial(_list, options))
     command = shlex.join(["python", "-m", NAME, *arguments])
     return guarded(NAME, partial(_run, options, command))
@@ -48,7 +48,7 @@ def _module(name):
 
 
 def _run(options, command):
-    download.roots(options.data_dir)  # a folder that is missing is told before any work
+    download.roots(options.data_dir)  # reports a missing data folder before any work
     module, stop = _module(options.name), StopRequest()
     runs = Path("runs", "experiments", options.name + ("-quick" if options.quick else ""))
     lab = Lab(runs, options.quick, choose_device(options.device), options.data_dir, stop)
@@ -59,8 +59,8 @@ def _run(options, command):
     results.make_folders()
     if there := sum(len(results.read(seed)) for seed in seeds):
         count = len(results.parts) * len(seeds)
-        text = f"{there} of {count} networks are measured already, in {folder}"
-        print(text + ("" if options.quick else "; to train all of them, give another --out"))
+        text = f"{there} of {count} networks already have results in {folder}"
+        print(text + ("" if options.quick else "; to train all of them, choose another --out"))
     try:
         with stop.listening():
             lacking = _measure(module, lab, results, seeds)
@@ -71,19 +71,19 @@ def _run(options, command):
             print_key(report["key"])
             if options.quick:
                 print(f"\n{QUICK}")
-            # May train, where figures came from elsewhere, without their networks
+            # May train: results copied from another machine come without their networks
             module.draw(results.gather(seeds), folder / f"{options.name}.png", lab)
     except Interrupted:
-        text = f"stopped; what is done is kept. Go on with:\n  {command}"
+        text = f"stopped; finished work is kept. Resume with:\n  {command}"
         return fail(NAME, text, 128 + stop.signal)
-    print(f"\nWritten: {folder / options.name}.json and .png")
+    print(f"\nWrote {folder / options.name}.json and .png")
     if lacking:
-        return fail(NAME, f"the figures above are not all: {lacking}")
+        return fail(NAME, f"the results above are incomplete: {lacking}")
 
 
 def _measure(module, lab, results, seeds):
-    """Measure all parts; return the DataError that stopped it, if there are figures all the same,
-    as an experiment has the parts last whose data may be missing."""
+    """Measure all parts. Return the DataError that stopped the measurement if some results exist
+    nonetheless, because parts whose data may be missing come last."""
     try:
         for name, settings in results.parts.items():
             for seed in seeds:
@@ -97,27 +97,27 @@ def _measure(module, lab, results, seeds):
 def _parser():
     parser = argparse.ArgumentParser(
         prog=f"python -m {NAME}",
-        description="Repeat an experiment of the sources: train its networks, measure them, and"
-        " print the source's figures beside ours. Without a name: list the experiments, and"
-        " the figures that are there.",
+        description="Reproduce a published experiment: train its networks, measure them, and"
+        " print the published results beside ours. Without a name, list the experiments and the"
+        " results that exist.",
         epilog="Example: python -m minicaps.experiments pairs --quick",
     )
     parser.add_argument("name", nargs="?", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     what = parser.add_argument_group("what to do")
-    what.add_argument("--quick", action="store_true", help="try it out in less than three minutes")
+    what.add_argument("--quick", action="store_true", help="run a trial in under three minutes")
     what.add_argument(
         "--seeds",
         type=number(int, 1),
         metavar="N",
-        help="repeat with N seeds (default: 3; with --quick 1)",
+        help="number of seeds to run (default: 3, or 1 with --quick)",
     )
     where = parser.add_argument_group("where")
     add_device(where)
-    where.add_argument("--data-dir", metavar="FOLDER", help="folder searched first for data")
+    where.add_argument("--data-dir", metavar="FOLDER", help="folder to search for data first")
     where.add_argument(
         "--out", metavar="FOLDER",
-        help=f"where the figures go (default: {OUT}, and with --quick"
-        " runs/experiments/NAME-quick, where networks go); what is there is not measured again",
+        help=f"folder for the results (default: {OUT}, or with --quick"
+        " runs/experiments/NAME-quick, which also holds the networks); existing results are reused",
     )  # fmt: skip
     return parser
 

@@ -1,11 +1,12 @@
-"""ablation: what reconstruction, routing iterations and the margin loss are good for.
+"""ablation: the effect of reconstruction, of routing iterations and of the margin loss.
 
-Table 1 of Sabour et al. 2017: MNIST, a network of 8.2 M parameters (6.8 M without the decoder), all
-60,000 training pictures. Here: the small CapsNet, a quarter of the pictures, four epochs, and
-Fashion-MNIST beside it; so errors are larger than in the source, and only their order compares.
-With the cross-entropy, the probabilities are the lengths, divided by their sum. The source's
-baseline, a CNN of 35 M parameters with 0.39 % test error, is not repeated: it would take longer
-than all of these together. (`pairs`, `affine` and `viewpoint` have networks without capsules.)
+Table 1 of Sabour et al. 2017 reports a network of 8.2 M parameters (6.8 M without the decoder) on
+MNIST, trained on all 60,000 images. Here the small CapsNet trains on a quarter of the images for
+four epochs, and on Fashion-MNIST as well. The errors are therefore larger than in the paper, and
+only their order can be compared. With cross-entropy, the class probabilities are the lengths
+divided by their sum. The paper's baseline, a CNN of 35 M parameters with a test error of 0.39 %, is
+left out because it would take longer to train than all the other networks together. (`pairs`,
+`affine` and `viewpoint` include networks without capsules.)
 """
 
 import numpy as np
@@ -36,12 +37,12 @@ SOURCE = {
 }
 
 KEY = {
-    "r=": "iterations of the routing; with the margin loss, where the row says no other",
-    "reconstruction": f"a decoder redraws the picture, too; weight of its loss: {RECONSTRUCTION}",
-    "cross-entropy": "in the place of the margin loss; of the lengths divided by their sum",
-    "source": "of MNIST, by the paper's network of 8.2 M parameters, with all 60,000 pictures",
-    "±": "mean ± sample standard deviation over the seeds (of the source: 3 trials)",
-    "seconds": "of training one network, the mean over seeds and both data sets",
+    "r=": "number of routing iterations; the loss is the margin loss unless the row names another",
+    "reconstruction": f"with a decoder that redraws the image; loss weight: {RECONSTRUCTION}",
+    "cross-entropy": "in place of the margin loss; probabilities: lengths divided by their sum",
+    "source": "MNIST, the paper's network of 8.2 M parameters, trained on all 60,000 images",
+    "±": "mean ± sample standard deviation over the seeds (source: over 3 trials)",
+    "seconds": "training time of one network, averaged over seeds and both data sets",
 }
 
 
@@ -94,7 +95,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw the errors of all networks, those of the source beside them."""
+    """Draw the test errors of all networks, with those of the paper for comparison."""
     figure = new_figure(11, 3.6)
     panels = figure.subplots(1, len(DATA), sharey=True)
     names = list(NETWORKS)
@@ -113,7 +114,7 @@ def draw(results, path, lab):
     for colour, marker, text in (
         (BLUE, "o", "margin loss, each seed (bar: mean)"),
         (ORANGE, "o", "cross-entropy"),
-        (INK, "D", "the paper: larger network, all pictures"),
+        (INK, "D", "the paper: larger network, all images"),
     ):
         panels[0].plot([], [], marker, color=colour, label=text)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)

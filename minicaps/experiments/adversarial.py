@@ -1,17 +1,18 @@
-"""adversarial: digits changed by a little at each pixel, in the direction that misleads most.
+"""adversarial: digits with every pixel changed slightly, in the direction that misleads most.
 
-The fast-gradient-sign pictures of Goodfellow et al. 2015 (section 4): x + ε · sign(∂loss/∂x),
-within [0, 1]. Hinton et al. 2018, section 6, find that matrix capsules resist them better than a
-CNN, on pictures of toys; accounts of capsules say so of all. Here both networks have the same
-convolutions and as many parameters, and each is taken from the epoch at which it is nearest to the
-best accuracy on held-out digits that both reach.
+The attack is the fast gradient sign method of Goodfellow et al. 2015 (section 4):
+x + ε · sign(∂loss/∂x), clipped to [0, 1]. Hinton et al. 2018, section 6, find that matrix capsules
+resist it better than a CNN does, on images of toys; popular accounts claim this of all capsules.
+Here both networks have the same convolutions and about as many parameters, and each is taken from
+the epoch at which its accuracy on held-out digits is closest to the best that both reach.
 
-A network may seem to resist only because its gradient says nothing: the margin loss of a sure
-answer is exactly flat, and so would a picture stay as it is. So there are several attacks, all with
-the same largest change ε, each with the gradients of the attacked network itself but the last:
-noise (signs at random), loss (that of its training), difference (the best wrong score less the
-right one, which never is flat), iterated (ten smaller steps of it; Kurakin et al. 2017), and other
-(the pictures that the difference gives for the other network).
+A network may seem to resist only because its gradient carries no information: for a confident
+prediction the margin loss is exactly flat, so the image would not change at all. We therefore
+compare several attacks with the same maximum change ε. Those that need a gradient use the attacked
+network's own, except for the last: noise (random signs), loss (the training loss), difference (the
+best wrong score minus the correct score, which is never flat), iterated (ten smaller steps on the
+difference; Kurakin et al. 2017), and other (the images that the difference gives for the other
+network).
 """
 
 import numpy as np
@@ -27,14 +28,14 @@ from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs.inference import batches_for
 from minicaps.tensor import Tensor
 
-TITLE = "fast-gradient-sign pictures at five strengths"
+TITLE = "fast-gradient-sign attacks at five strengths"
 SEEDS = 3
 DATA = "mnist"
 STRENGTHS = (0.05, 0.1, 0.15, 0.2, 0.25)
 ATTACKS = {
-    "noise": "signs at random",
-    "loss": "of the gradient of its loss",
-    "difference": "of best wrong − right score",
+    "noise": "random signs",
+    "loss": "signs of its loss gradient",
+    "difference": "best wrong − correct score",
     "iterated": "the same in ten steps",
     "other": "made for the other network",
 }
@@ -42,17 +43,17 @@ GRADIENTS = ("loss", "difference")
 PICTURES, QUICK_PICTURES, STEPS = 1000, 100, 10
 SAYS = "capsules resist (toys)"
 KEY = equal.KEY | {
-    "accuracy, %": f"share of (at most {PICTURES:,}) attacked test digits that are recognised",
-    "epoch": "of each seed: where both networks are about equally good at digits not learned",
-    "no gradient": "share of the digits, %, whose gradient is exactly 0: they stay as they are",
-    "attack": "by what each pixel gets brighter or darker:",
-    "noise": "by chance",
-    "loss": "by the sign of the gradient of the network's own training loss",
-    "difference": "by the sign of the gradient of the best wrong score − the right score",
+    "accuracy, %": f"share of attacked test digits (at most {PICTURES:,}) classified correctly",
+    "epoch": "epoch tested, by seed: both networks are then about equally good on held-out digits",
+    "no gradient": "share of the digits, %, with a gradient of exactly 0: they do not change",
+    "attack": "what decides whether a pixel becomes brighter or darker:",
+    "noise": "a random sign",
+    "loss": "the sign of the gradient of the network's own training loss",
+    "difference": "the sign of the gradient of the best wrong score − the correct score",
     "iterated": f"the same in {STEPS} small steps, each with a new gradient",
-    "other": "by the other network's difference",
-    "ε": "by how much each pixel changes (black is 0, white is 1); ε = 0: digits as they are",
-    "source": "Hinton et al. 2018, section 6: matrix capsules and a CNN, on toys",
+    "other": "the sign given by the difference for the other network",
+    "ε": "change of each pixel (black is 0, white is 1); at ε = 0 the digits are unchanged",
+    "source": "Hinton et al. 2018, section 6: matrix capsules and a CNN, on images of toys",
 }
 
 
@@ -94,7 +95,7 @@ def trained(lab, part, seed):
 
 
 def networks(lab, seed):
-    """{part: the network} at equal accuracy, and {part: its epoch}."""
+    """Return {part: network} at equal accuracy, and {part: its epoch}."""
     folders = {part: trained(lab, part, seed) for part in parts(lab.quick)}
     curves = {part: equal.validation_curve(folder) for part, folder in folders.items()}
     epochs = equal.epochs(curves)
@@ -103,7 +104,7 @@ def networks(lab, seed):
 
 
 def pictures(lab, model, split, attack):
-    """The pictures of `split`, attacked with each of the strengths: a list of `Split`."""
+    """Attack the images of `split` at each of the strengths; return a list of `Split`."""
     if attack == "iterated":
         return [iterated(lab, model, split, strength) for strength in STRENGTHS]
     if attack == "noise":
@@ -121,12 +122,12 @@ def iterated(lab, model, split, strength):
 
 
 def moved(split, change):
-    """The pictures with `change` added, within [0, 1]."""
+    """Add `change` to the images and clip them to [0, 1]."""
     return Split(np.clip(split.images + change, 0, 1, dtype=np.float32), split.labels)
 
 
 def gradients(lab, model, split, attack):
-    """∂loss/∂picture for every picture, (n, C, H, W): the loss is "loss" or "difference"."""
+    """∂loss/∂image for every image, (n, C, H, W). attack: which loss, "loss" or "difference"."""
     found = []
     for images, labels in batches_for(model, split, EVALUATION_BATCH, stop=lab.stop):
         x = Tensor(images.data, requires_grad=True)
@@ -136,13 +137,13 @@ def gradients(lab, model, split, attack):
             classification_loss(name, model, scores, labels).backward()
         else:
             difference(scores, labels).backward()
-        model.zero_grad()  # its own gradients are of no use
+        model.zero_grad()  # the gradients of its parameters are not needed
         found.append(to_host(x.grad))
     return np.concatenate(found)
 
 
 def difference(scores, labels):
-    """The highest score of a wrong class less the score of the right one, summed over pictures;
+    """Highest score of a wrong class minus the score of the correct class, summed over the images.
     scores (B, J), labels (B,)."""
     each, wrong = array_module(labels).arange(len(labels)), scores.data.copy()
     wrong[each, labels] = -np.inf
@@ -150,7 +151,7 @@ def difference(scores, labels):
 
 
 def flat(lab, model, split):
-    """{attack: the share of pictures with no gradient at all}."""
+    """Return {attack: share of the images whose gradient is exactly zero}."""
     found = {}
     for attack in GRADIENTS:
         steepest = np.abs(gradients(lab, model, split, attack)).max(axis=(1, 2, 3))
@@ -189,7 +190,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw right answers against the strength of each attack, and pictures with their answers."""
+    """Draw accuracy against the strength of each attack, and attacked images with predictions."""
     figure = new_figure(11, 6.4)
     above, below = figure.subfigures(2, 1, height_ratios=(1, 1.05))
     panels = above.subplots(1, len(ATTACKS), sharey=True)
@@ -205,15 +206,15 @@ def draw(results, path, lab):
         panel.set(xlabel="ε", ylim=(0, 102))
         panel.set_title(f"{attack}:\n{title}", fontsize=9.5)
         panel.grid(alpha=0.3)
-    panels[0].set_ylabel(f"right answers, %{all_seeds(results, 'band')}")
+    panels[0].set_ylabel(f"accuracy, %{all_seeds(results, 'band')}")
     panels[0].legend(frameon=False, loc="lower left")
-    above.suptitle("The same change of each pixel, chosen in five ways", color=INK)
+    above.suptitle("The same change of each pixel, with its sign chosen in five ways", color=INK)
     _draw_pictures(below, lab)
     lab.save(figure, path)
 
 
 def _draw_pictures(figure, lab):
-    """One digit as ten steps change it for each network, with the answers of the network."""
+    """Draw one digit as ten steps change it for each network, with the network's predictions."""
     digits = lab.data(DATA, 0)
     one = digits.test.take(slice(1))
     models, _ = networks(lab, 0)
@@ -229,4 +230,4 @@ def _draw_pictures(figure, lab):
             style = {"color": INK} if right else {"color": ORANGE, "fontweight": "bold"}
             panel.set_title(f"ε = {strength:g}: {answer}", **style)
         row[0].set_ylabel(f"against\n{part}")
-    figure.suptitle("One digit, changed in ten steps, and the answer of the network", color=INK)
+    figure.suptitle("One digit, changed in ten steps, and the network's prediction", color=INK)

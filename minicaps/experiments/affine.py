@@ -1,14 +1,14 @@
-"""affine: networks that learned digits moved in a larger picture are shown rotated, sheared and
-scaled ones.
+"""affine: networks trained on shifted digits in larger images are tested on rotated, sheared and
+scaled digits.
 
-Sabour et al. 2017, section 5.2: a CapsNet that is stopped early and a network with pooling and
-dropout, with about as many parameters, are equally good at what they learned, MNIST at random
-places of 40×40 pictures; on affNIST the capsules are far better. Here the counterpart has the
-convolutions of the CapsNet, then linear layers (`dense-cnn`), without pooling and without dropout,
-with which it learned less in few epochs; the CapsNet has no decoder. Both learn from 30,000 digits,
-moved anew in each epoch. The changed digits are made here of MNIST's test digits, about as those of
-affNIST are (`minicaps.data.affine`). 5,000 digits are held out, moved as well: on them we choose
-the epoch where a network is nearest to the best accuracy that both reach.
+In Sabour et al. 2017, section 5.2, a CapsNet stopped early and a network with pooling and dropout
+and about as many parameters are equally good on the images they train on, MNIST digits at random
+positions in 40×40 pixels; on affNIST the CapsNet is far better. Here the counterpart has the
+convolutions of the CapsNet, then linear layers (`dense-cnn`), but neither pooling nor dropout, with
+which it learned less in so few epochs; the CapsNet has no decoder. Both train on 30,000 digits,
+shifted anew in each epoch. The test images are MNIST's test digits, transformed roughly like those
+of affNIST (`minicaps.data.affine`). Another 5,000 digits, shifted as well, are held out: on them we
+choose the epoch at which a network's accuracy is closest to the best that both reach.
 """
 
 import functools
@@ -22,7 +22,7 @@ from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
-TITLE = "trained on moved digits, tested on rotated, sheared and scaled ones"
+TITLE = "trained on shifted digits, tested on rotated, sheared and scaled ones"
 SEEDS = 3
 DATA = "mnist"
 TRAINING, HELD_OUT = 30_000, 5000
@@ -36,19 +36,19 @@ KINDS = {
 }
 
 KEY = equal.KEY | {
-    "accuracy, %": "share of the test digits, changed as the column says, that are recognised",
-    "at equal accuracy": "after the epoch when both are about equally good at held-out digits",
+    "accuracy, %": "share of test digits, transformed as the column says, classified correctly",
+    "at equal accuracy": "after the epoch at which both are about equally good on held-out digits",
     "at the end": "after the last epoch",
-    "epoch": "after which the network of each seed is tested",
-    "held out": "moved digits that were not learned; they decide which epoch is taken",
-    "moved": f"as was learned: by up to {affine.MOST} pixels; all other digits are moved, too",
+    "epoch": "the epoch after which the network of each seed is tested",
+    "held out": "accuracy on shifted digits left out of training; decides which epoch is tested",
+    "moved": f"as in training, by up to {affine.MOST} pixels; the other digits are shifted as well",
     "rotated": "by up to {:g}°".format(affine.RANGES["rotation"][1]),
     "sheared": "rows shifted sideways, by up to {:g} of their height".format(
         affine.RANGES["shear"][1]
     ),
     "scaled": "width and height, each by {:g} to {:g}".format(*affine.RANGES["scale"]),
     "all three": "rotated, sheared and scaled",
-    "source": "Sabour et al. 2017, larger networks; affNIST has about all three changes",
+    "source": "Sabour et al. 2017, larger networks; affNIST combines roughly all three changes",
 }
 
 
@@ -79,7 +79,7 @@ def measure(lab, part, settings, seed):
 
 
 def trained(lab, part, seed):
-    """The run folder of a network that learned the digits in the middle of 40×40, moved anew in
+    """Run folder of a network trained on digits in the middle of 40×40 images, shifted anew in
     each epoch."""
     digits, settings = learned(lab, seed), parts(lab.quick)[part]
     digits = replace(digits, train=framed(digits.train), test=framed(digits.test))
@@ -92,15 +92,15 @@ def learned(lab, seed):
 
 
 def framed(split):
-    """Pictures with zeros around them, in the middle of those of 40×40."""
+    """Pad the images with zeros to 40×40 pixels, keeping them in the middle."""
     edge = (affine.SIZE - split.shape[1]) // 2
     images = np.pad(split.images, ((0, 0), (0, 0), (edge, edge), (edge, edge)))
     return Split(images, split.labels)
 
 
-@functools.cache  # asked for by each part
+@functools.cache  # each part needs the curves of all
 def held_out(lab, part, seed):
-    """Accuracy on held-out digits, moved as those of training are, after each epoch."""
+    """Accuracy on held-out digits, shifted like the training digits, after each epoch."""
     folder, settings = trained(lab, part, seed), parts(lab.quick)[part]
     digits = learned(lab, seed).cut_validation(settings["validation"], seed)[1]
     moved = affine.changed(digits, (), seed=seed)
@@ -133,7 +133,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw digits of each kind, and the accuracy on them at equal accuracy on moved ones."""
+    """Draw digits of each kind, and the accuracy on them at equal accuracy on shifted digits."""
     figure = new_figure(10, 5)
     pictures, panel = figure.subplots(1, 2, width_ratios=(1, 1.3))
     digits = lab.data(DATA, 0).test.take(slice(6))
@@ -143,7 +143,7 @@ def draw(results, path, lab):
     shown = shown.transpose(0, 2, 1, 3).reshape(kinds * height, n * width)
     pictures.imshow(shown, cmap="gray_r", vmin=0, vmax=1, aspect="auto")
     places = (np.arange(kinds) + 0.5) * height
-    pictures.set(title="What is shown", xticks=[], yticks=places, yticklabels=KINDS)
+    pictures.set(title="The test images", xticks=[], yticks=places, yticklabels=KINDS)
     styles = zip(results.items(), (BLUE, ORANGE), "os", (-0.12, 0.12), strict=False)
     for (part, seeds), colour, marker, offset in styles:
         values = 100 * np.array([[f["equal"][kind] for kind in KINDS] for f in seeds])
@@ -155,7 +155,7 @@ def draw(results, path, lab):
         panel.plot(source, [offset, kinds - 1 + offset], marker, mfc="white", mec=INK, label=label)
     panel.set(ylim=(kinds - 0.5, -0.5), yticks=[])
     panel.set_xlabel(f"test accuracy, %{all_seeds(results, 'line')}")
-    panel.set_title("Who is better, of two that are equal at moved digits?")
+    panel.set_title("Which is better when both are equal on shifted digits?")
     panel.grid(axis="x", alpha=0.3)
     panel.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
     lab.save(figure, path)

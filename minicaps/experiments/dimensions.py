@@ -1,10 +1,11 @@
-"""dimensions: what the 16 numbers of a capsule say, on digits whose true pose is known.
+"""dimensions: the information in the 16 numbers of a capsule, for digits with known poses.
 
 Sabour et al. 2017, section 5.1 and figure 4, change one dimension at a time and look at what the
-decoder draws. `strokes` are drawn in known poses, so this can be measured as well: a linear map
-from the right capsule to each pose, fitted for each class on training pictures, scored on test
-pictures. R² is the share of a pose's variance that the map explains. Equivariance: R² near 1, the
-pose is there. Invariance: the length, which says what is there, hardly moves.
+decoder draws. Because `strokes` are drawn with known poses, the information can also be measured:
+for each class, a linear map from the correct capsule to each component of the pose is fitted on
+training images and scored on test images. R² is the share of a component's variance that the map
+explains. Equivariance means that R² is near 1, so the capsule encodes the pose. Invariance means
+that the length, which says whether the digit is present, hardly changes.
 """
 
 import numpy as np
@@ -17,25 +18,25 @@ from minicaps.models.inputs import tensor_for
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
 NAMES = (*POSE_NAMES, "slant")
-TITLE = "what the 16 numbers of a capsule say: pose read off linearly, and swept"
+TITLE = "what the 16 numbers of a capsule encode: a linear readout of the pose, and sweeps"
 SEEDS = 3
 SWEEP = np.arange(-5, 6) * 0.05  # added to one dimension at a time
-# Chosen by R² of seed 0 on validation pictures; rotation, thickness, slant after 16 epochs with
-# 0.0005, the paper's weight: 0.52, 0.17, 0.68; 0.005: 0.56, 0.63, 0.79; 0.05: 0.55, 0.80, 0.81
+# Chosen by R² on validation images with seed 0. Rotation, thickness and slant after 16 epochs: with
+# 0.0005, the paper's weight, 0.52, 0.17, 0.68; 0.005: 0.56, 0.63, 0.79; 0.05: 0.55, 0.80, 0.81
 RECONSTRUCTION = 0.05
-COMPONENTS = 16  # of the features of the network with pooling: as many as a capsule has
+COMPONENTS = 16  # principal components of the pooling network: as many as a capsule has numbers
 
 KEY = {
-    "R²": "share of a pose's variance on test digits that a linear map of the features finds",
+    "R²": "share of a pose's variance on test digits that a linear map of the features explains",
     "capsules": "features: the 16 numbers of the digit's capsule; the decoder's weight is"
-    f" {RECONSTRUCTION}, in the paper 0.0005",
-    "pooling": "features: the 128 numbers of a CNN with pooling, before its last layer",
-    "of 16": "the first 16 principal components of these, as many as a capsule has numbers",
-    "x": "how far to the right the digit is",
-    "y": "how far down the digit is",
-    "slant": "the angle of the digit's height, to which both rotation and shear add",
-    "right class": "length of its capsule, or the CNN's probability: mean over test digits",
-    "varies by": "standard deviation of that over test digits: small where poses do not matter",
+    f" {RECONSTRUCTION} (0.0005 in the paper)",
+    "pooling": "features: the 128 activations before the last layer of a CNN with pooling",
+    "of 16": "their first 16 principal components, as many as a capsule has numbers",
+    "x": "horizontal position of the digit, growing to the right",
+    "y": "vertical position of the digit, growing downward",
+    "slant": "angle of the digit's upright axis, to which rotation and shear both contribute",
+    "right class": "length of its capsule, or its probability in the CNN: mean over test digits",
+    "varies by": "standard deviation of that over test digits: small if poses do not matter",
 }
 
 
@@ -72,13 +73,13 @@ def measure(lab, part, settings, seed):
 
 
 def capsule_features(lab, model, split):
-    """The pose (n, 16) of the capsule of each picture's class."""
+    """Pose (n, 16) of the correct class's capsule for each image."""
     poses = lab.outputs(model, lambda x: model(x).poses, split)
     return poses[np.arange(len(split)), split.labels]
 
 
 def pooling_features(lab, model, split):
-    """The hidden layer (n, 128) before the classes."""
+    """Hidden layer (n, 128) before the class scores."""
 
     def hidden(x):
         return ops.relu(model.hidden(ops.global_avg_pool(model.features(x))))
@@ -87,20 +88,20 @@ def pooling_features(lab, model, split):
 
 
 def all_poses(split):
-    """The poses (n, 7) of strokes, in the order of `NAMES`.
+    """Poses (n, 7) of the strokes, in the order of `NAMES`.
 
-    Rotation and shear both tilt a digit's height, and can hardly be told apart in a 0 or a 1. What
-    is seen in each is the slant: the angle of the height, in degrees, positive as the rotation is.
+    Rotation and shear both tilt a digit's upright axis and can hardly be told apart in a 0 or a 1.
+    The slant is visible in every digit: the angle of that axis in degrees, signed as rotation is.
     """
     rotation, shear = (split.poses[:, POSE_NAMES.index(name)] for name in ("rotation", "shear"))
     return np.column_stack([split.poses, rotation - np.degrees(np.arctan(shear))])
 
 
 def scored(known, training, asked, test, components=None):
-    """R² (7,) on `test` of linear maps from features (n, F) to poses, one for each class.
+    """R² (7,) on `test` of linear maps from features (n, F) to poses, one map per class.
 
-    known, asked: the features of the pictures of `training` and `test`. components: use only so
-    many principal components of the features.
+    known, asked: features of the images of `training` and `test`. components: number of principal
+    components of the features to use, or None to use the features themselves.
     """
     errors, variation = np.zeros(len(NAMES)), np.zeros(len(NAMES))
     poses, true = all_poses(training), all_poses(test)
@@ -142,8 +143,8 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw R² of each pose, and one capsule's dimensions swept through the decoder; the sweep
-    alone, in its own pixels, goes into a second file, for lesson 16."""
+    """Draw R² for each component of the pose, and a decoded sweep of one capsule's dimensions.
+    Write the sweep alone, pixel by pixel, to a second file for lesson 16."""
     figure = new_figure(11, 7)
     bars, pictures = figure.subplots(1, 2, width_ratios=(1, 1.5))
     place, width = np.arange(len(NAMES)), 0.38
@@ -157,9 +158,9 @@ def draw(results, path, lab):
         yticks=place,
         yticklabels=[name.replace("_", " ") for name in NAMES],
         xlim=(0, 1),
-        xlabel="R² on test pictures (dots: each seed)",
+        xlabel="R² on test images (dots: each seed)",
     )
-    bars.set_title("Equivariance: how much of the pose\na linear map finds")
+    bars.set_title("Equivariance: how much of the pose\na linear map explains")
     bars.invert_yaxis()
     bars.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.1), ncols=2)
     grid = swept(lab)
@@ -178,7 +179,7 @@ def draw(results, path, lab):
 
 
 def swept(lab):
-    """What the decoder draws as each dimension of a capsule is changed: a row of pictures each."""
+    """Decode a capsule while changing one dimension at a time: a row of images per dimension."""
     options = parts(lab.quick)["capsules"] | {"seed": 0}
     digits = lab.data(options["data"], 0)
     model = lab.model(lab.train("capsules", digits, options))

@@ -1,10 +1,10 @@
-"""Compare networks where they are equally good at what they learned: which epoch of each."""
+"""Choose the epochs at which networks are equally accurate, so that they can be compared."""
 
 import numpy as np
 
 from minicaps.runs import checkpoint
 
-# With the same convolutions and about as many parameters
+# Networks with the same convolutions and about as many parameters
 NETWORKS = {
     "capsules": {"model": "capsnet", "reconstruction": 0.0},
     "cnn": {"model": "dense-cnn"},
@@ -16,15 +16,15 @@ KEY = {
 
 
 def validation_curve(folder):
-    """The accuracy on validation pictures after each epoch of the network in a run folder."""
+    """Validation accuracy after each epoch of the network in a run folder."""
     _, meta = checkpoint.load(folder / "last.npz", needs=("progress",))
     return [row["validation_accuracy"] for row in meta["progress"]["history"]]
 
 
 def epochs(curves):
-    """{network: its epoch, from 1} at equal accuracy: that which is nearest to the highest one that
-    every network reaches; of equally near ones, the first. curves: {network: accuracy on held-out
-    pictures after each epoch}."""
+    """Return {network: epoch, from 1}: the epoch at which its accuracy is closest to the highest
+    one that every network reaches; ties go to the first. curves: {network: accuracy on held-out
+    images after each epoch}."""
     reached = min(max(curve) for curve in curves.values())
     return {
         name: 1 + int(np.argmin(np.abs(np.subtract(curve, reached))))

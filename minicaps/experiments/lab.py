@@ -1,4 +1,4 @@
-"""What all experiments do alike: train networks that are kept, and ask them."""
+"""Tools shared by the experiments: train networks, keep them, and evaluate them."""
 
 import json
 from dataclasses import dataclass, replace
@@ -22,17 +22,17 @@ from minicaps.train.progress import Display
 from minicaps.train.trainer import Trainer
 
 NAME = "minicaps.experiments"
-ELSEWHERE = {"device", "data_dir", "out", "quiet"}  # options that do not change what is learned
-QUICK = "Quick: small data and few epochs, to try it out. These figures say nothing yet."
-QUICK_TRAINING, QUICK_TEST = 2500, 500  # pictures
+ELSEWHERE = {"device", "data_dir", "out", "quiet"}  # options that do not affect training
+QUICK = "Quick trial on little data for a few epochs: its results are not meaningful."
+QUICK_TRAINING, QUICK_TEST = 2500, 500  # images
 
 
 @dataclass(frozen=True, eq=False)
 class Lab:
-    """Where networks are trained and kept: `folder` holds a run folder for each.
+    """Train networks and keep them: `folder` holds one run folder per network.
 
-    A network that is there is not trained again, and a training that was stopped goes on.
-    quick: whether the experiment shall be a small one, to try it out.
+    A trained network is reused, and an interrupted training run is resumed.
+    quick: whether to run a small trial version of the experiment.
     """
 
     folder: Path
@@ -42,16 +42,16 @@ class Lab:
     stop: StopRequest
 
     def save(self, figure, path):
-        """Write a picture; a quick one says so, as it may be shown without the words beside it."""
+        """Write a figure; mark that of a quick trial, because it may be shown out of context."""
         canvas.save(figure, path, QUICK if self.quick else "")
 
     def save_pixels(self, pixels, path):
-        """Write what networks draw (1 or 3, H, W), in [0, 1], pixel by pixel."""
+        """Write an image (1 or 3, H, W) with values in [0, 1], one pixel per value."""
         with replacing(path) as file:
             write_picture(file, pixels)
 
     def data(self, name, seed, limit=None, **composed):
-        """The data set `name`, or a small part of it. Other arguments: see `minicaps.data.load`."""
+        """Load the data set `name`, or part of it. Other arguments: see `minicaps.data.load`."""
         folder = None if name == "strokes" else self.data_dir
         if self.quick:
             limit = min(limit or QUICK_TRAINING, QUICK_TRAINING)
@@ -61,11 +61,11 @@ class Lab:
         return replace(whole, test=whole.test.take(np.arange(QUICK_TEST)))
 
     def train(self, part, dataset, given):
-        """Train a network on `dataset` as the options `given` say, all others at their defaults.
+        """Train a network on `dataset` with the options `given` and defaults for all others.
 
-        part: what it is called. Returns its run folder, which has `summary.json` and, for every
-        epoch k, `epoch-k.npz`. Raises ExperimentError if the folder holds a network that learned
-        otherwise.
+        part: name of the network. Returns its run folder, which contains `summary.json` and, for
+        every epoch k, `epoch-k.npz`. Raises ExperimentError if the folder holds a network that was
+        trained with other options.
         """
         folder = self.folder / f"{part}-seed-{given['seed']}"
         options = complete({**given, "device": self.device.kind, "out": str(folder)})
@@ -74,9 +74,9 @@ class Lab:
             if saved:
                 _check_options(folder, saved[1]["options"], options.to_dict())
             if (folder / "summary.json").exists():
-                read_summary(folder)  # refuses a damaged one now
+                read_summary(folder)  # fails now if it is damaged
                 return folder
-            print(f"\n{folder}" + (": goes on" if saved else ""))
+            print(f"\n{folder}" + (": resuming" if saved else ""))
             display = KeepEpochs(NAME, quiet=False)
             trainer = Trainer(options, dataset, self.device, folder, display, self.stop)
             if saved:
@@ -84,49 +84,48 @@ class Lab:
                     trainer.load(*saved)
                 except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
                     raise ExperimentError(
-                        f"{folder / 'last.npz'} is no training to go on with: move {folder} away"
-                        f" ({error!r})"
+                        f"cannot resume from {folder / 'last.npz'}: move {folder} away ({error!r})"
                     ) from error
             write_json(folder / "summary.json", trainer.run())
         return folder
 
     def model(self, path):
-        """The network of a run folder's best epoch, or of one of its checkpoints."""
+        """Load the network of a run folder's best epoch, or that of a checkpoint."""
         return open_run(path, self.device).model
 
     def outputs(self, model, function, split):
-        """What function(images) gives for the pictures of `split`, (n, ...), as NumPy's."""
+        """Return function(images) for the images of `split`, (n, ...), as a NumPy array."""
         return outputs(model, function, split, EVALUATION_BATCH, stop=self.stop)
 
     def activations(self, model, split):
-        """The activations (n, J) of a model for the pictures of `split`, as NumPy's."""
+        """Return the activations (n, J) of a model on `split`, as a NumPy array."""
         return self.outputs(model, lambda x: model(x).activations, split)
 
     def right(self, model, split):
-        """Which pictures of `split` a model recognises: booleans (n,)."""
+        """Tell which images of `split` a model classifies correctly: booleans (n,)."""
         return self.activations(model, split).argmax(axis=1) == split.labels
 
     def accuracy(self, model, split):
-        """The share of the pictures of `split` that a model recognises."""
+        """Return the fraction of the images of `split` that a model classifies correctly."""
         return float(self.right(model, split).mean())
 
 
 class ExperimentError(CheckpointError):
-    """Figures or networks that are there, but not those of this experiment."""
+    """Existing results or networks do not belong to this experiment."""
 
 
 def _check_options(folder, saved, wanted):
-    """Compare the options that minicaps had when the network was trained."""
+    """Compare the options that already existed when the network was trained."""
     for name in (wanted.keys() & saved.keys()) - ELSEWHERE:
         if saved[name] != wanted[name]:
             raise ExperimentError(
-                f"{folder} holds a network with {name} {saved[name]}, not {wanted[name]}: it is"
-                " from an earlier experiment; move the folder away"
+                f"{folder} holds a network with {name} {saved[name]}, not {wanted[name]}: it"
+                " comes from an earlier experiment; move the folder away"
             )
 
 
 def read_summary(folder):
-    """What `Lab.train` knows of the network in a run folder. Raises ExperimentError if it is
+    """Read the summary that `Lab.train` wrote into a run folder. Raises ExperimentError if it is
     damaged."""
     path = folder / "summary.json"
     try:
@@ -134,22 +133,22 @@ def read_summary(folder):
         summary["training_seconds"]
     except (ValueError, KeyError, TypeError) as error:
         raise ExperimentError(
-            f"{path} is damaged ({error!r}): remove it, and the network is measured again"
+            f"{path} is damaged ({error!r}): remove it to have the network evaluated again"
         ) from error
     return summary
 
 
 def cost(summary):
-    """What a network costs, as figures: its parameters, seconds of training."""
+    """Return the cost of a network: its number of parameters and the seconds of training."""
     return {"parameters": summary["parameters"], "seconds": summary["training_seconds"]}
 
 
 class KeepEpochs(Display):
-    """Shows the training as `minicaps.train` does, and keeps the checkpoint of every epoch."""
+    """Show progress as `minicaps.train` does, and keep the checkpoint of every epoch."""
 
     def start(self, trainer):
         super().start(trainer)
-        if trainer.epoch and not trainer.batch:  # killed before it was kept, perhaps
+        if trainer.epoch and not trainer.batch:  # possibly killed before it was kept
             self._keep(trainer)
 
     def epoch(self, trainer, row):

@@ -1,19 +1,21 @@
-"""overlap: two digits laid over each other, each recognised and redrawn on its own.
+"""overlap: two overlapping digits, each of which is recognized and redrawn separately.
 
-The MultiMNIST of Sabour et al. 2017, section 6. They learned with 60 million pictures, a CapsNet of
-11.4 million parameters and a CNN of 24.6 million, whose width they had raised until it was best.
-Here a network sees 275,000: 55,000 training digits with new partners and shifts in each of five
-epochs. The CapsNet is the small one, and the CNN is that CapsNet with linear layers in the place of
-votes and routing: this is a comparison of layers, and no attempt at their errors.
+This is the MultiMNIST experiment of Sabour et al. 2017, section 6. They trained on 60 million
+images, with a CapsNet of 11.4 million parameters and a CNN of 24.6 million, the best of several
+widths. Here a network sees 275,000 images: 55,000 training digits with new partners and shifts in
+each of five epochs. The CapsNet is the small preset, and the CNN is that CapsNet with linear layers
+in place of votes and routing. We compare these layers; we do not try to match the paper's errors.
 
-Each digit moves by up to 4 pixels in each direction on its own. Boxes of 20×20 pixels then overlap
-by 73 % in the mean, and those of the ink by less, as most digits are narrower; they say 80 %.
+Each digit is shifted independently by up to 4 pixels in each direction. Boxes of 20×20 pixels then
+overlap by 73 % on average, and the boxes of the ink by less, because most digits are narrower; the
+paper says 80 %.
 
-Chosen after 28,000 pictures on 1,000 held-out pairs, by the share of them not recognised (seed 0):
-three iterations, batches of 64, rate 0.003: 44 %, and 46 % with ten times the weight of the
-reconstruction, which redrew hardly better; batches of 32, rate 0.002: 41 %. The CNN, batches of 32,
-rate 0.001: 48 %; a CNN of 1.2 million parameters with pooling, with which the authors had begun:
-49 %, and 54 % with batches of 64. Test pairs are shown to the epoch that is best on held-out ones.
+The settings were chosen by the share of 1,000 held-out pairs missed after 28,000 images (seed 0).
+CapsNet, three iterations: 44 % with batches of 64 and learning rate 0.003; 46 % with ten times the
+reconstruction weight, which hardly improved the redrawn digits; 41 % with batches of 32 and
+learning rate 0.002. CNN: 48 % with batches of 32 and learning rate 0.001. A CNN of 1.2 million
+parameters with pooling, the authors' starting point: 49 %, and 54 % with batches of 64. The test
+pairs are shown to the network of the epoch that is best on held-out pairs.
 """
 
 from typing import NamedTuple
@@ -29,26 +31,26 @@ from minicaps.models.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.plotting.members import MEMBERS, overlaid
 
-TITLE = "two digits laid over each other: which are they, and what does each look like?"
+TITLE = "two overlapping digits: which are they, and what does each look like?"
 SEEDS = 3
 DATA = "mnist"
-SOURCE = {"capsules-3": 5.2, "capsules-1": 7.5, "cnn": 8.1}  # % of pairs not recognised
-SOURCE_BOXES = 80  # % that the boxes of two digits overlap
-REDRAWN = 500  # test pairs, of which every class is drawn
-SHOWN = 8  # of them in the picture
+SOURCE = {"capsules-3": 5.2, "capsules-1": 7.5, "cnn": 8.1}  # % of the pairs missed
+SOURCE_BOXES = 80  # overlap of the boxes of two digits, %
+REDRAWN = 500  # test pairs for which every class is drawn
+SHOWN = 8  # of these pairs, in the figure
 
 KEY = {
     "capsules-3": "the small CapsNet with three iterations of routing",
     "capsules-1": "the same with one iteration",
-    "cnn": "the same convolutions, then linear layers in the place of capsules",
-    "digits found": "share of the digits, %, whose class is one of the two with the highest output",
-    "pairs missed": "share of the pairs, %, of which a digit is not found",
-    "source": "pairs missed of Sabour et al. 2017, after 60,000,000 pictures, by larger networks",
-    "exactly two": "share of the pairs, %, where the right two classes, and no other, are above ½",
-    "redrawn": "how well digits are redrawn: 100 % less squared error / squared brightness",
-    "absent drawn": "absent capsules' squared change of what zeros draw, in % of present ones'",
-    "pictures": "how many are learned, each composed anew",
-    "boxes overlap": f"% that boxes round two digits' ink have in common; source: {SOURCE_BOXES}",
+    "cnn": "the same convolutions, then linear layers in place of capsules",
+    "digits found": "share of the digits, %, whose class has one of the two highest outputs",
+    "pairs missed": "share of the pairs, %, with at least one digit not found",
+    "source": "pairs missed in Sabour et al. 2017, by larger networks after 60,000,000 images",
+    "exactly two": "share of the pairs, %, for which exactly the two correct classes are above ½",
+    "redrawn": "quality of the redrawn digits: 100 % − squared error / squared brightness",
+    "absent drawn": "absent capsules' squared effect on the drawing, in % of the present capsules'",
+    "pictures": "number of training images, each composed anew",
+    "boxes overlap": f"overlap of the boxes around two digits' ink, %; source: {SOURCE_BOXES}",
 }
 
 
@@ -96,11 +98,11 @@ def _test_pairs(lab, name, seed):
 
 
 def answers(activations, labels, logits=False):
-    """What is recognised in pairs, as shares. activations (n, J), logits or not; labels (n, J), 1
-    for the two classes that are there.
+    """Measure how well pairs are recognized, as shares. activations (n, J), logits or not; labels
+    (n, J), 1 for the two classes present.
 
-    digits: those that are among the two highest. error: pairs of which one is not. sure: pairs of
-    which exactly the two classes are seen, with a length or probability above ½.
+    digits: digits whose activation is among the two highest. error: pairs with a digit that is not.
+    sure: pairs for which exactly the two classes have a length or probability above ½.
     """
     found = (highest(activations, 2) & (labels > 0)).sum(axis=1)
     sure = (seen(activations, logits) == labels).all(axis=1)
@@ -109,12 +111,12 @@ def answers(activations, labels, logits=False):
 
 
 class Look(NamedTuple):
-    """What capsules make of n pairs of digits.
+    """Capsules and reconstructions of n pairs of digits.
 
-    digits (n, 2, C, H, W): each alone, in the order of their classes. drawn (n, J, C, H, W): what
-    the decoder draws of each capsule alone. change (n, J): the sum of squared differences between
-    this and what it draws of zeros. lengths (n, J). present, answered (n, J): which classes are
-    there, and which have the two longest capsules, booleans.
+    digits (n, 2, C, H, W): each digit alone, in the order of the classes. drawn (n, J, C, H, W):
+    the decoder's drawing of each capsule alone. change (n, J): sum of squared differences between
+    that drawing and the one decoded from zeros. lengths (n, J): lengths of the capsules. present,
+    answered (n, J), booleans: the classes present, and the classes of the two longest capsules.
     """
 
     digits: np.ndarray
@@ -126,7 +128,7 @@ class Look(NamedTuple):
 
 
 def look(lab, model, pairs, count):
-    """Look at the first `count` pairs, or at all if there are fewer."""
+    """Run the model on the first `count` pairs, or on all pairs if there are fewer."""
     which = np.arange(min(count, len(pairs)))
     poses = lab.outputs(model, lambda x: model(x).poses, pairs.take(which))
     drawn, of_zeros = (draw_each(lab, model, x) for x in (poses, np.zeros_like(poses[:1])))
@@ -136,7 +138,7 @@ def look(lab, model, pairs, count):
 
 
 def draw_each(lab, model, poses):
-    """What the decoder draws of each capsule of poses (n, J, D) alone: (n, J, C, H, W)."""
+    """Decode each capsule of poses (n, J, D) alone; return the drawings (n, J, C, H, W)."""
     there, (n, classes, _) = tensor_for(model, poses), poses.shape
     with no_grad():
         keeps = [lab.device.put(np.full(n, k)) for k in range(classes)]
@@ -144,11 +146,11 @@ def draw_each(lab, model, poses):
 
 
 def redrawn(view):
-    """How well the digits of a `Look` are redrawn, and whether absent ones are, as shares.
+    """Measure how well the digits of a `Look` are redrawn and whether absent ones are, as shares.
 
-    fit: of the two digits (the sum of their squared brightness) what is drawn, each of its own
-    capsule. absent: how much capsules change that are neither of the digits nor the answer, beside
-    those of the digits.
+    fit: share of the two digits' squared brightness that is redrawn, each digit from its own
+    capsule. absent: mean change made by capsules whose class is neither present nor predicted,
+    relative to that of the capsules of the classes present.
     """
     missing = view.drawn[view.present].reshape(view.digits.shape) - view.digits
     absent = ~view.present & ~view.answered
@@ -178,23 +180,23 @@ def headline(results):
         what = part.replace("-", ", r = ") + ": pairs of which a digit is missed"
         rows.append(line(what, f"{SOURCE[part]} %", f"{error} %", seeds))
     seeds = next(iter(results.values()))
-    boxes = percent([f["boxes"] for f in seeds])  # of the same pairs for all networks
+    boxes = percent([f["boxes"] for f in seeds])  # the pairs are the same for all networks
     what = "common share of the boxes round two digits' ink"
     return [*rows, line(what, f"{SOURCE_BOXES} %", f"{boxes} %", seeds)]
 
 
 def draw(results, path, lab):
-    """Draw what the capsules make of test pairs, and beside it the errors of all networks; the
-    pairs alone, in their own pixels, go into a second file, for lesson 16."""
+    """Draw test pairs as redrawn by the capsules, and the errors of all networks. Write the pairs
+    alone, pixel by pixel, to a second file for lesson 16."""
     figure = new_figure(12, 5.4)
     left, right = figure.subfigures(1, 2, width_ratios=(2.5, 1))
-    left.suptitle("Two digits pulled apart: each is redrawn from its own capsule", color=INK)
+    left.suptitle("Two digits separated: each is redrawn from its own capsule", color=INK)
     axes, view = left.subplots(4, SHOWN), first_pairs(lab)
     pairs = [Look(*(field[k] for field in view)) for k in range(len(view.digits))]
     rows = [_rows(one) for one in pairs]
     for column, one, shown in zip(axes.T, pairs, rows, strict=True):
         _draw_pair(column, one, shown)
-    names = ("the picture", "its digits", "redrawn", "an absent one")
+    names = ("the image", "its digits", "redrawn", "an absent one")
     for panel, name in zip(axes[:, 0], names, strict=True):
         panel.set_ylabel(name, color=INK)
     _draw_errors(right.subplots(), results)
@@ -204,7 +206,7 @@ def draw(results, path, lab):
 
 
 def first_pairs(lab):
-    """A `Look` of the network `capsules-3` of seed 0 at the first test pairs."""
+    """Return a `Look` at the first test pairs by the network `capsules-3` with seed 0."""
     settings = parts(lab.quick)["capsules-3"] | {"seed": 0}
     folder = lab.train("capsules-3", _learned(lab, settings, 0), settings)
     model = lab.model(folder)
@@ -212,12 +214,12 @@ def first_pairs(lab):
 
 
 def _absent(one):
-    """The longest of the capsules that are neither in a pair nor its answer."""
+    """Index of the longest capsule whose class is neither present in a pair nor predicted."""
     return np.where(one.present | one.answered, -1, one.lengths).argmax()
 
 
 def _rows(one):
-    """A pair, its digits, both redrawn, and an absent one (H, W, 3), in the colours they have."""
+    """Return a pair, its digits, both redrawn, and an absent one, as color images (H, W, 3)."""
     both = overlaid(one.digits), overlaid(one.drawn[one.present])
     grey = one.digits.max(axis=0)[0], one.drawn[_absent(one), 0]
     pair, absent = (np.repeat(row[..., None], 3, axis=2) for row in grey)
@@ -225,7 +227,7 @@ def _rows(one):
 
 
 def _draw_pair(axes, one, rows):
-    """A column: what `_rows` gives, with the classes that are there, answered, and absent."""
+    """Draw a column: the images of `_rows`, with the classes present, predicted and absent."""
     for panel, row in zip(axes, rows, strict=True):
         panel.imshow(row)
         panel.set(xticks=[], yticks=[])
@@ -235,19 +237,19 @@ def _draw_pair(axes, one, rows):
         axes[1].text(place, -0.04, label, color=colour, fontweight="bold", **below)
     said = " + ".join(map(str, np.flatnonzero(one.answered)))
     axes[2].set_xlabel(said + ("" if (one.present == one.answered).all() else " ✗"), color=INK)
-    axes[3].set_xlabel(f"not there: {_absent(one)}", color=INK, fontsize=8)
+    axes[3].set_xlabel(f"absent: {_absent(one)}", color=INK, fontsize=8)
 
 
 def _draw_errors(axes, results):
-    """Bars of the mean error with a dot for each seed, beside the source's figures."""
+    """Draw the mean error as a bar, each seed as a dot, and the published error beside them."""
     for k, (part, seeds) in enumerate(results.items()):
         errors = [100 * f["error"] for f in seeds]
-        ours = f"ours, each seed ({seeds[0]['pictures']:,} pictures)"
+        ours = f"ours, each seed ({seeds[0]['pictures']:,} images)"
         axes.bar(k, np.mean(errors), 0.6, color=BLUE, alpha=0.5)
         axes.plot([k] * len(errors), errors, "o", color=INK, label="" if k else ours)
         source = "Sabour et al. 2017 (60,000,000)"
         axes.plot(k, SOURCE[part], "D", color=ORANGE, markersize=8, label="" if k else source)
     axes.set_xticks(range(len(results)), [part.replace("-", "\nr = ") for part in results])
     axes.set_ylim(0, 1.25 * axes.get_ylim()[1])
-    axes.set(title="Pairs that are not recognised", ylabel="% of the test pairs")
+    axes.set(title="Pairs that are not recognized", ylabel="% of the test pairs")
     axes.legend(frameon=False, fontsize=8, loc="upper left")

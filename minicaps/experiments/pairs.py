@@ -1,8 +1,9 @@
-"""pairs: networks that learned single digits are shown two different ones in a picture.
+"""pairs: networks trained on single digits are shown two different digits in one image.
 
-The experiment of Jianlin Su 2018 (kexue.fm/archives/4819), who joins them vertically. Learned with
-55,000 of MNIST's training digits; 1,000 pairs of the other 5,000 are for the curve over the epochs,
-on which every choice was made; test digits are shown once, to the network of the last epoch.
+This is the experiment of Jianlin Su 2018 (kexue.fm/archives/4819), who joins the digits vertically.
+The networks train on 55,000 of MNIST's training digits. The other 5,000 supply 1,000 pairs for the
+curve over the epochs, on which all choices are based; the test digits are shown only once, to the
+network of the last epoch.
 """
 
 import numpy as np
@@ -13,14 +14,14 @@ from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.models.multilabel import highest, seen
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
-TITLE = "trained on single digits, tested on two joined in one picture"
+TITLE = "trained on single digits, tested on two joined in one image"
 SEEDS = 3
 DATA = "mnist"
 COLOURS = (INK, BLUE, ORANGE, "#009E73", "#999999", "#CC79A7")
 LAYOUTS = ("below", "beside")
-CURVE = 1000  # pairs for every point of the curve
+CURVE = 1000  # pairs per point of the curve
 
-# % of the pairs that the source found: the two highest are right; and both are above ½ as well
+# Published share of pairs, %: the two highest outputs are correct / and both are above ½
 SOURCE = {
     "spherical": "≈ 95 / ≈ 95",
     "recompute": "> 90 / > 90",
@@ -28,23 +29,23 @@ SOURCE = {
 }
 
 KEY = {
-    "spherical": "capsules; couplings by the products of votes with a capsule's direction",
-    "recompute": "capsules; by the products of votes with a capsule",
-    "accumulate": "capsules; the same, added up over the iterations, as Sabour et al. 2017 do",
+    "spherical": "capsules; couplings from the products of votes with a capsule's direction",
+    "recompute": "capsules; couplings from the products of votes with a capsule",
+    "accumulate": "capsules; the same, summed over the iterations, as in Sabour et al. 2017",
     "one-iteration": "capsules with equal couplings",
-    "pooling": "a CNN with pooling over all places in the place of routing",
-    "-on-pairs": "trained on pairs, one below the other, and not on single digits",
-    "single": "share of single test digits, %, that are recognised",
-    "below": "one digit below the other: share of pairs, %, whose two highest outputs are right",
-    "beside": "two digits side by side: the same",
-    "> ½": "and both of these are above ½ as well",
-    "only": "and no other output is",
-    "source": "Jianlin Su 2018, one below the other: the two highest are right / and above ½",
+    "pooling": "a CNN with pooling over all positions in place of routing",
+    "-on-pairs": "trained on pairs, one digit below the other, instead of on single digits",
+    "single": "share of single test digits, %, that are classified correctly",
+    "below": "one digit below the other: share of pairs, %, whose two highest outputs are correct",
+    "beside": "the same for two digits side by side",
+    "> ½": "and both of these are also above ½",
+    "only": "and no other output is above ½",
+    "source": "Jianlin Su 2018, one below the other: two highest outputs correct / and above ½",
 }
 
 
 def parts(quick):
-    """All have the same convolutions, and nearly as many parameters."""
+    """All networks have the same convolutions and nearly the same number of parameters."""
     common = {
         "data": DATA,
         "validation": 500 if quick else 5000,
@@ -54,13 +55,13 @@ def parts(quick):
         "batch_size": 16 if quick else 64,
     }
     if quick:
-        common["limit"] = 1500  # training pictures; six networks take two minutes then
+        common["limit"] = 1500  # training images, so that six networks take two minutes
     capsules = common | {"model": "capsule-cnn"}
     return {
         "spherical": capsules | {"update": "spherical"},
         "recompute": capsules | {"update": "recompute"},
         "accumulate": capsules | {"update": "accumulate"},
-        # Learned couplings shared by all positions, as the weights are, are factors of the weights
+        # No learned couplings: shared by all positions, like the weights, they only scale those
         "one-iteration": capsules | {"iterations": 1},
         "pooling": common | {"model": "pooling-cnn"},
         "pooling-on-pairs": common | {"model": "pooling-cnn", "compose": 2, "layout": "below"},
@@ -93,10 +94,10 @@ def measure(lab, part, settings, seed):
 
 
 def answers(activations, labels):
-    """How many of the pairs are right, as shares, by three measures; activations (n, J), and labels
-    (n, J) that are 1 for the two classes that are there.
+    """Return the share of pairs that are correct by three measures. activations (n, J); labels
+    (n, J), 1 for the two classes present.
 
-    [the two highest are right; they are above ½ as well; nothing else is above ½ besides].
+    [The two highest are correct; they are also above ½; and exactly these two are above ½].
     """
     present, above = labels > 0, seen(activations)
     right = (highest(activations, 2) == present).all(axis=1)
@@ -127,7 +128,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw how the pairs come out right as single digits are learned."""
+    """Draw the share of correct pairs against the epochs of training on single digits."""
     figure = new_figure(11, 3.8)
     axes = figure.subplots(1, 3, sharey=True)
     styles = zip(COLOURS, "os^Dv*", strict=True)
@@ -139,9 +140,9 @@ def draw(results, path, lab):
             panel.plot(epochs, mean, color=colour, marker=marker, markersize=4, label=part)
             panel.fill_between(epochs, low, high, color=colour, alpha=0.15, linewidth=0)
     figure.suptitle(
-        "Two digits, joined vertically, shown to networks that learn single ones", color=INK
+        "Two digits, joined vertically, shown to networks trained on single ones", color=INK
     )
-    titles = ("the two highest are right", "… and both are above ½", "… and nothing else is")
+    titles = ("the two highest are correct", "… and both are above ½", "… and nothing else is")
     for panel, title in zip(axes, titles, strict=True):
         panel.set(title=title, xlabel="epochs of training", ylim=(0, 100))
         panel.xaxis.get_major_locator().set_params(integer=True)

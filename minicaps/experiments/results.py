@@ -1,4 +1,4 @@
-"""The figures of an experiment: a small file for each seed, and all of them together."""
+"""Results of an experiment: a small file for each seed, and a report on all of them."""
 
 import json
 import statistics
@@ -8,18 +8,18 @@ from minicaps.cli.measuring import describe_machine
 from minicaps.experiments.lab import ExperimentError
 from minicaps.storage import results_folder, write_json
 
-# What means the same in all tables, or nearly: an experiment's own `KEY` goes before
+# Words with nearly the same meaning in all tables; an experiment's own `KEY` takes precedence
 COMMON_KEY = {
-    "test error, %": "share of the test pictures that get a wrong answer",
-    "accuracy, %": "share of the test pictures that get the right answer",
-    "parameters": "numbers that training adjusts",
-    "seconds": "of training one network; the JSON file says on which machine",
+    "test error, %": "share of the test images that are misclassified",
+    "accuracy, %": "share of the test images that are classified correctly",
+    "parameters": "number of trainable parameters",
+    "seconds": "training time of one network; the JSON file names the machine",
     "±": "mean ± sample standard deviation over the seeds",
 }
 
 
 class Results:
-    """The figures in `folder`/NAME/seed-K.json, each part as soon as it is measured."""
+    """Results in `folder`/NAME/seed-K.json, where each part is saved as soon as it is measured."""
 
     def __init__(self, folder, name, parts):
         self.folder, self.name, self.parts = folder, name, parts
@@ -28,14 +28,14 @@ class Results:
         return self.folder / self.name / f"seed-{seed}.json"
 
     def make_folders(self):
-        """Make the folders before any work: what cannot be written there shall not be trained.
+        """Make the folders before any work, so that nothing is trained if they are not writable.
         Raises CheckpointError."""
         results_folder(self.folder)
         results_folder(self.folder / self.name)
 
     def read(self, seed):
-        """{part: what was measured} of a seed, {} at first. Raises ExperimentError for figures of
-        other settings, and for a file that is damaged."""
+        """Return {part: entry} for a seed, or {} if nothing was measured. Raises ExperimentError
+        if the file is damaged or was measured with other settings."""
         path = self._path(seed)
         if not path.exists():
             return {}
@@ -47,13 +47,13 @@ class Results:
         for part, was in settings.items():
             if was != self.parts.get(part):
                 raise ExperimentError(
-                    f"{path} has figures of {part} with other settings than this experiment has"
-                    " now: move it away, or give another --out"
+                    f"{path} has results of {part} with settings other than the current ones:"
+                    " move it away or choose another --out"
                 )
         return found
 
     def measure(self, part, seed, work):
-        """Keep what work() returns as the figures of a part, unless they are there already."""
+        """Save what work() returns as the results of a part, unless they already exist."""
         if part in self.read(seed):
             return
         print(f"\n{part}, seed {seed}")
@@ -62,7 +62,7 @@ class Results:
         write_json(self._path(seed), self.read(seed) | {part: entry})
 
     def gather(self, seeds):
-        """{part: the figures of each seed that has been measured}."""
+        """Return {part: list of the results of each seed measured}."""
         entries = self._entries(seeds)
         return {part: [entry["figures"] for entry in entries[part]] for part in entries}
 
@@ -72,10 +72,10 @@ class Results:
         return {part: found for part, found in entries.items() if found}
 
     def report(self, seeds, module, command, quick):
-        """Write all together to `folder`/NAME.json, for the README and for lesson 16; return it.
+        """Write a report to `folder`/NAME.json, for the README and lesson 16, and return it.
 
-        module: the experiment. quick: whether it was only tried out. Raises ExperimentError for
-        figures that lack some.
+        module: the experiment. quick: whether this is a quick trial. Raises ExperimentError if
+        the results are incomplete.
         """
         entries = self._entries(seeds)
         every = [entry for found in entries.values() for entry in found]
@@ -96,60 +96,60 @@ class Results:
             }
         except (KeyError, TypeError, IndexError) as error:
             raise ExperimentError(
-                f"{self.folder / self.name} has other figures than this experiment measures now"
-                f" ({error!r}): move it away, or give another --out"
+                f"{self.folder / self.name} has results other than those now measured"
+                f" ({error!r}): move it away or choose another --out"
             ) from error
         write_json(self.folder / f"{self.name}.json", report)
         return report
 
 
 def key(module, table):
-    """{word: what it means} for the words of an experiment's `KEY` that are in its table: a quick
-    one has fewer rows, and one seed has no spread."""
+    """Return {word: meaning} for the words that occur in the table of an experiment. A quick trial
+    has fewer rows, and a single seed has no spread."""
     common = {word: said for word, said in COMMON_KEY.items() if word not in module.KEY}
     return words_in(table, module.KEY | common)
 
 
 def words_in(table, words):
-    """Of {word: what it means}, those that are in the rows of a table."""
+    """Return the entries of {word: meaning} whose word occurs in the rows of a table."""
     cells = [cell for row in table for cell in row]
     return {word: said for word, said in words.items() if any(word in cell for cell in cells)}
 
 
 def percent(values, digits=1):
-    """The mean of shares, and their `spread`, in per cent: "93.4 ± 0.5"."""
+    """Mean and `spread` of shares, in percent, such as "93.4 ± 0.5"."""
     return spread([100 * value for value in values], f".{digits}f")
 
 
 def error(seeds):
-    """The mean of the test errors of seeds, which have accuracies, in per cent: "1.52 ± 0.08"."""
+    """Mean test error over seeds, from their accuracies, in percent, such as "1.52 ± 0.08"."""
     return percent([1 - figures["accuracy"] for figures in seeds], digits=2)
 
 
 def spread(values, style):
-    """The mean of numbers, and, where there are several, their sample standard deviation."""
+    """Mean of the values, followed by their sample standard deviation if there are several."""
     text = f"{statistics.fmean(values):{style}}"
     return text + (f" ± {statistics.stdev(values):{style}}" if len(values) > 1 else "")
 
 
 def all_seeds(results, drawn):
-    """What an axis says of the spread that is `drawn`, such as "band"; nothing for one seed."""
+    """Suffix of an axis label that explains the `drawn` spread, such as "band"; "" for one seed."""
     return f" ({drawn}: all seeds)" if max(map(len, results.values())) > 1 else ""
 
 
 def cost_cells(seeds):
-    """The cells "parameters" and "seconds" of a row."""
+    """Cells "parameters" and "seconds" of a table row."""
     return [f"{seeds[0]['parameters']:,}", spread([f["seconds"] for f in seeds], ",.0f")]
 
 
 def line(what, source, ours, seeds):
-    """A line of the headline: seeds are the figures of a part, one of each seed."""
+    """Return a row of the headline. seeds: the results of a part, one per seed."""
     minutes = statistics.fmean([figures["seconds"] for figures in seeds]) / 60
     return [what, source, ours, str(len(seeds)), f"{minutes:,.1f}"]
 
 
 def headlines(folder):
-    """The headlines of all experiments whose figures are in `folder`, as rows; [] if none are."""
+    """Collect the headlines of all experiments with results in `folder`, as rows, or []."""
     rows = []
     for path in sorted(Path(folder).glob("*.json")):
         try:
@@ -163,7 +163,7 @@ def headlines(folder):
 
 
 def print_markdown(rows):
-    """Print rows of text, the first the header, as a table in Markdown."""
+    """Print rows of text, of which the first is the header, as a Markdown table."""
     for k, row in enumerate(rows):
         print("| " + " | ".join(row) + " |")
         if k == 0:
@@ -171,14 +171,14 @@ def print_markdown(rows):
 
 
 def print_key(words):
-    """Print {word: what it means}, a line each."""
+    """Print {word: meaning}, one word per line."""
     width = max(map(len, words))
     for word, said in words.items():
         print(f"{word:{width}}  {said}")
 
 
 def print_table(rows):
-    """Print rows of text, the first the header, in columns; numbers to the right."""
+    """Print rows of text, of which the first is the header, in columns; right-align numbers."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         first, *others = [

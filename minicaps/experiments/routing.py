@@ -1,15 +1,16 @@
-"""routing: what the iterations of every routing give, take, and lead to.
+"""routing: the benefit, the cost and the long-run effect of iterations in each kind of routing.
 
-The small CapsNet on strokes, without a decoder. Couplings: their entropy, as a share of the largest
-(1: a child divides itself equally; 0: it goes to one parent). What iterations lead to: the capsules
-of networks that learned with three are routed thirty times. By accumulated logits, iterations make
-couplings ever sharper; by recomputed ones they solve an equation (Jianlin Su 2018).
+The small CapsNet is trained on strokes, without a decoder. For the couplings we report the entropy
+as a share of its maximum (1: a child is divided equally; 0: it goes to one parent). To see where
+the iterations lead, the capsules of networks trained with three are routed thirty times. With
+accumulated logits, the iterations make the couplings ever sharper; with recomputed logits, they
+solve an equation (Jianlin Su 2018).
 
-EM (Hinton et al. 2018) needs activations beside the poses and learned costs, which the CapsNet does
-not have: it is measured in the small network of matrix capsules, ten times as slow, which gets a
-third of the pictures and half of the epochs. Its rows compare with each other, and not with those
-above. More iterations learn more slowly from the start: their second E step is sharp before poses
-mean anything.
+EM (Hinton et al. 2018) needs activations in addition to poses, and learned costs, neither of which
+the CapsNet has. It is therefore measured in the small network of matrix capsules, which is ten
+times slower and gets a third of the images and half the epochs. Compare its rows with each
+other only, not with those above. With more iterations EM learns more slowly at first, because the
+second E step is sharp before the poses mean anything.
 """
 
 import numpy as np
@@ -24,8 +25,8 @@ from minicaps.routing import keep_history, make_votes
 TITLE = "accuracy, time and couplings against the number of routing iterations"
 SEEDS = 3
 ITERATIONS, LONG, PICTURES = (2, 3, 5, 10), 30, 50
-ROUNDING = 1e-7  # of float32; a move below is none
-EM = "matrix-em-"  # how its parts begin
+ROUNDING = 1e-7  # of float32; a smaller move counts as none
+EM = "matrix-em-"  # prefix of its parts
 ROUTINGS = {
     "accumulate": {"update": "accumulate"},
     "recompute": {"update": "recompute"},
@@ -42,19 +43,19 @@ GRADIENTS = {
 }
 
 KEY = {
-    "-3": "the number in a row's name: iterations of the routing, in training and test",
+    "-3": "number in the name of a row: routing iterations, in training and testing",
     "one-iteration": "all couplings equal",
-    "accumulate": "the logits of couplings are the votes' products with the capsule, added up",
-    "recompute": "these products, of the last iteration alone",
-    "spherical": "products with the capsule's direction, of the last iteration alone",
-    "leaky": "accumulate, where a child may also go to no capsule",
-    "distance": "minus the squared distances of votes to the mean, of the last iteration alone",
-    "-stop": "trained as if couplings were constants; others: through all iterations",
+    "accumulate": "coupling logits: the votes' products with the capsule, summed over iterations",
+    "recompute": "these products, from the last iteration only",
+    "spherical": "products with the capsule's direction, from the last iteration only",
+    "leaky": "as accumulate, but a child may also go to no capsule",
+    "distance": "minus the votes' squared distances to the mean, from the last iteration only",
+    "-stop": "trained as if the couplings were constant; other rows: through all iterations",
     "-implicit": "trained with the gradient of the equation that the iterations solve",
-    EM: "EM routing, in a network of its own with fewer pictures: compare only among these rows",
-    "entropy": "of the couplings: 1 if a child goes to all parents alike, 0 if it goes to one",
-    f"r={LONG}": f"when a network that learned with 3 iterations is routed with {LONG}",
-    f"move, r={LONG}": "root mean square of the last moves of capsules, whose lengths are below 1",
+    EM: "EM routing, in another network with fewer images: compare only among these rows",
+    "entropy": "of the couplings: 1 if a child goes to all parents equally, 0 if it goes to one",
+    f"r={LONG}": f"when a network trained with 3 iterations is routed with {LONG}",
+    f"move, r={LONG}": "root mean square of the capsules' last moves (their lengths are below 1)",
 }
 
 
@@ -94,14 +95,14 @@ def measure(lab, part, settings, seed):
 
 
 def entropy(couplings):
-    """Mean entropy of couplings (B, I, J), each row of which sums to 1, by the largest, ln J."""
+    """Mean entropy of couplings (B, I, J), whose rows sum to 1, divided by its maximum, ln J."""
     c = np.maximum(couplings, np.finfo(couplings.dtype).tiny)
     return float(-(c * np.log(c)).sum(axis=2).mean() / np.log(c.shape[2]))
 
 
 def iterated(model, images):
-    """Route what a CapsNet makes of images, `LONG` times: after every iteration the entropy of the
-    couplings, and how far the class capsules moved, as the root mean square of |v − v before|."""
+    """Route the votes of a CapsNet for images with `LONG` iterations. Return the couplings' entropy
+    after each, and the moves of the class capsules: the root mean square of |v − v before|."""
     with no_grad(), keep_history():
         votes = make_votes(model.primary_capsules(images), model.classes.weight)
         history = model.classes.routing.route(votes, iterations=LONG).history
@@ -141,7 +142,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw accuracy against iterations, and what more iterations lead to."""
+    """Draw the test error against iterations, and the effect of further iterations."""
     figure = new_figure(11, 3.8)
     learned, sharp, move = figure.subplots(1, 3)
     styles = zip((INK, BLUE, ORANGE, "#009E73", "#999999"), "os^Dv", strict=True)
@@ -159,15 +160,15 @@ def draw(results, path, lab):
     learned.set_yticks((ticks := (0, 0.1, 0.2, 0.5, 1, 2, 5, 10)), ticks)
     learned.set_ylim(0, None)
     sharp.set(
-        title="Accumulated logits sharpen on",
+        title="Accumulated logits keep sharpening",
         ylabel="entropy of couplings (1: all equal)",
         ylim=(0, 1.02),
     )
-    move.set(title="Do capsules come to rest?", ylabel="move of the capsules")
+    move.set(title="Do the capsules come to rest?", ylabel="move of the capsules")
     move.set_yscale("symlog", linthresh=ROUNDING)
     move.set_ylim(0, None)
     for panel in (sharp, move):
-        panel.set(xlabel="iterations (learned with 3)")
+        panel.set(xlabel="iterations (trained with 3)")
     for panel in (learned, sharp, move):
         panel.grid(alpha=0.3)
     handles, labels = learned.get_legend_handles_labels()
@@ -176,7 +177,7 @@ def draw(results, path, lab):
 
 
 def _draw_errors(axes, results, parts, style):
-    """Draw the mean test error of the parts that are there against their iterations."""
+    """Draw the mean test error of the parts measured against their number of iterations."""
     there = [part for part in parts if part in results]
     counts = [1 if part == "one-iteration" else int(part.rpartition("-")[2]) for part in there]
     means = [100 * np.mean([1 - f["accuracy"] for f in results[part]]) for part in there]

@@ -1,12 +1,12 @@
-"""samples: how much worse networks get with a tenth, and a hundredth, of the training pictures.
+"""samples: the loss of accuracy with a tenth, and with a hundredth, of the training images.
 
-Accounts of capsules say, without figures, that they need fewer pictures. Here all learn in the same
-number of steps, whether these show 55,000 digits twice or 550 two hundred times, moved by up to two
-pixels each time: with equal epochs, a small set would hardly be learned at all.
-The counterpart has the convolutions of the CapsNet and as many parameters (`dense-cnn`). The test
-digits are shown to the network of the last epoch: nothing is chosen by the 5,000 held-out digits,
-of which a small training set would have far less. On those we chose to leave out the dropout of the
-counterpart: with 6,000 digits, twice, 95.9 % were right with it, 97.1 % without.
+Popular accounts claim, without numbers, that capsules need fewer images. Here all networks train
+for the same number of steps, whether these show 55,000 digits twice or 550 two hundred times,
+shifted by up to two pixels each time. For equal epochs, a small set would hardly be learned at all.
+The counterpart has the convolutions of the CapsNet and about as many parameters (`dense-cnn`). The
+test digits are shown to the network of the last epoch: no epoch is chosen on the 5,000 held-out
+digits, because a small training set would leave far fewer. They served to decide against dropout in
+the counterpart: after two epochs on 6,000 digits, 95.9 % were correct with it, 97.1 % without.
 """
 
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
-TITLE = "accuracy with 1/100, 1/10 and all of the training pictures"
+TITLE = "accuracy with 1/100, 1/10 and all of the training images"
 SEEDS = 3
 DATA = "mnist"
 SHARES = (100, 10, 1)
-PER_CENT = (0, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50)  # of error, on the axis
+PER_CENT = (0, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50)  # error ticks on the axis
 
 KEY = equal.KEY | {
-    "pictures": "how many different ones are learned; all networks learn as many steps",
-    "source": "accounts of capsules; they have no figure",
+    "pictures": "number of different training images; all networks train for as many steps",
+    "source": "popular accounts of capsules, which give no number",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Repeated(Dataset):
-    """A data set that trains with the first of `share` equal parts, `share` times in each epoch."""
+    """Data set that trains on the first of `share` equal parts, `share` times in each epoch."""
 
     share: int = 1
 
@@ -77,7 +77,7 @@ def measure(lab, part, settings, seed):
 
 def repeated(lab, seed, share):
     whole = lab.data(DATA, seed)
-    note = f"one in {share} training pictures is learned, {share} times in each epoch"
+    note = f"one in {share} training images is used, {share} times in each epoch"
     notes = (note,) if share > 1 else ()
     parts = (whole.train, whole.test, whole.class_names)
     return Repeated(whole.name, *parts, notes=notes, share=share)
@@ -103,14 +103,14 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw all digits of the smallest training set, and the error against the number of them."""
+    """Draw all digits of the smallest training set, and the error against the size of the set."""
     figure = new_figure(10, 4.6)
     pictures, panel = figure.subplots(1, 2, width_ratios=(1, 1.2))
     settings = next(iter(parts(lab.quick).values()))
     digits, _ = repeated(lab, 0, SHARES[0]).cut_validation(settings["validation"], 0)
     count = len(digits) // SHARES[0]
     pictures.imshow(mosaic(digits.images[:count, 0]), cmap="gray_r", vmin=0, vmax=1)
-    pictures.set(title=f"All that the smallest training set has: {count:,} digits")
+    pictures.set(title=f"All {count:,} digits of the smallest training set")
     pictures.set(xticks=[], yticks=[])
     styles = zip(equal.NETWORKS, (BLUE, ORANGE), "os", ("right", "left"), strict=True)
     for network, colour, marker, end in styles:
@@ -125,12 +125,12 @@ def draw(results, path, lab):
             beside = (-9 if end == "right" else 9, -4)
             place = {"xytext": beside, "textcoords": "offset points", "ha": end}
             panel.annotate(f"{mean:.1f}", (x, mean), color=colour, **place)
-    panel.set(xlabel="training pictures", ylabel="test error, %", xscale="log")
+    panel.set(xlabel="training images", ylabel="test error, %", xscale="log")
     panel.set_yscale("symlog", linthresh=PER_CENT[1])
     counts = sorted({seeds[0]["pictures"] for seeds in results.values()})
     panel.set_xticks(counts, [f"{count:,}" for count in counts], color=INK)
     panel.minorticks_off()
-    panel.set_title("The same number of steps, with fewer pictures")
+    panel.set_title("The same number of steps with fewer images")
     panel.margins(0.12)
     limits = panel.get_ylim()
     panel.set_yticks(PER_CENT, map(str, PER_CENT))
@@ -141,7 +141,7 @@ def draw(results, path, lab):
 
 
 def mosaic(images):
-    """Pictures (n, H, W) side by side in a rectangle, about as high as wide."""
+    """Arrange images (n, H, W) in a rectangle about as high as it is wide."""
     n, height, width = images.shape
     columns = int(np.ceil(np.sqrt(n)))
     rows = -(-n // columns)

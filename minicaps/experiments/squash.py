@@ -1,10 +1,10 @@
-"""squash: its five kinds at the end of the routing and in the middle, and none in the middle.
+"""squash: five kinds of squash at the end of the network and in the middle, and none in the middle.
 
-Jianlin Su 2018 (kexue.fm/archives/4819) found "half" a little better than the paper's squash, and
-left open whether capsules in the middle need one at all; he gives no figures. Here: the small
-CapsNet, without a decoder, on a part of MNIST. One layer is changed, the other keeps the paper's
-squash; the learning rate is for all the one that was chosen for that. The lengths of primary
-capsules, of test pictures, say what a squash in the middle has to do.
+Jianlin Su 2018 (kexue.fm/archives/4819) found "half" a little better than the paper's squash and
+left open whether the capsules in the middle need one at all; he gives no numbers. Here the small
+CapsNet is trained without a decoder on a part of MNIST. One layer is changed while the other keeps
+the paper's squash, and all networks use the learning rate that was chosen for the paper's squash.
+The lengths of the primary capsules on test images show how much a squash in the middle has to do.
 """
 
 import numpy as np
@@ -27,19 +27,19 @@ HEADLINE = {
     "middle-none": "none in the middle, the paper's at the end",
 }
 SOURCE = {"end-half": "a little better than the paper's", "middle-none": "an open question"}
-PICTURES = 200  # whose primary capsules are measured
+PICTURES = 200  # test images whose primary capsules are measured
 
 KEY = {
-    "at the end": "of the routing; capsules in the middle have the paper's squash",
-    "in the middle": "of primary capsules; those at the end have the paper's squash",
+    "at the end": "in the class capsules; those in the middle keep the paper's squash",
+    "in the middle": "in the primary capsules; those at the end keep the paper's squash",
     "paper": "a length n becomes n² / (1 + n²)",
     "half": "n² / (½ + n²)",
     "tanh": "tanh n",
     "exp": "1 − exp(−n)",
     "rational": "n / (1 + n)",
-    "none": "n, as it is",
-    "lengths": "of primary capsules of test digits: median (5 % – 95 %), mean over seeds",
-    "source": "Jianlin Su 2018; he has no figures",
+    "none": "n stays unchanged",
+    "lengths": "of the primary capsules on test digits: median (5 % – 95 %), averaged over seeds",
+    "source": "Jianlin Su 2018, who gives no numbers",
 }
 
 
@@ -94,7 +94,7 @@ def _name(part):
 
 
 def draw(results, path, lab):
-    """Draw the kinds, the errors that they lead to, and the lengths of the primary capsules."""
+    """Draw the kinds of squash, the resulting test errors, and the primary capsules' lengths."""
     figure = new_figure(11, 3.8)
     kinds, errors, lengths = figure.subplots(1, 3)
     _draw_kinds(kinds)
@@ -111,15 +111,15 @@ def draw(results, path, lab):
             low, median, high = np.mean([f["lengths"] for f in seeds], axis=0)
             lengths.plot([low, high], [row, row], color=colour, linewidth=3, alpha=0.6)
             lengths.plot(median, row, marker, color=colour)
-    errors.set(title="What is learned, by layer and kind", xlabel="test error, % (bar: mean)")
-    lengths.set(title="Lengths of the primary capsules", xlabel="5 %, median, 95 % of them")
+    errors.set(title="Test error by layer and kind", xlabel="test error, % (bar: mean)")
+    lengths.set(title="Lengths of the primary capsules", xlabel="5 %, median and 95 % quantiles")
     lengths.set_xlim(0, None)
     for axes in (errors, lengths):
         axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
         axes.grid(alpha=0.3)
     for layer, (colour, marker) in STYLES.items():
         errors.plot([], [], marker, color=colour, label=PLACES[layer])
-    title = "Where the kind is; the other layer has the paper's"
+    title = "Layer changed; the other keeps the paper's squash"
     handles, labels = errors.get_legend_handles_labels()
     figure.legend(handles, labels, title=title, loc="outside lower right", ncols=3)
     lab.save(figure, path)

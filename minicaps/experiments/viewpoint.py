@@ -1,13 +1,13 @@
-"""viewpoint: networks that learned a third of all rotations are shown the others.
+"""viewpoint: networks trained on a third of all rotations are tested on the rest.
 
-Hinton, Sabour and Frosst 2018, section 5.1: matrix capsules with EM routing and a CNN learn toys
-(smallNORB) seen from a third of the azimuths; both are stopped where they are equally good on
-those, and are shown the others. Here: digits of strokes, turned by −25° to −8⅓°; the others are
-turned by up to 25°. EM has two iterations, the source three: with three it learns slowly from the
-start. The CNN has four times the parameters of the matrix capsules (in the source, thirteen times).
-Beside them the CapsNet of 2017. A network is tested as it was after the epoch in which its
-validation accuracy was nearest to the best one of the weakest network, and after its own best
-epoch. To find that, the first part that is measured trains all networks of a seed.
+In Hinton, Sabour and Frosst 2018, section 5.1, matrix capsules with EM routing and a CNN train on
+toys (smallNORB) seen from a third of the azimuths. Both are stopped where they are equally good on
+those and are tested on the rest. Here they train on `strokes` rotated by −25° to −8⅓° and are
+tested on rotations of up to 25°. EM uses two iterations, not the paper's three, with which it
+learns slowly at first. The CNN has four times the parameters of the matrix capsules (in the paper,
+thirteen times). The CapsNet of 2017 is added for comparison. Each network is tested after the epoch
+at which its validation accuracy was closest to the best one of the weakest network, and after its
+own best epoch. To find the former, the first part measured trains all networks of a seed.
 """
 
 from dataclasses import replace
@@ -21,22 +21,22 @@ from minicaps.experiments.lab import cost, read_summary
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
-TITLE = "trained on a third of all rotations, tested on the others"
+TITLE = "trained on a third of all rotations, tested on the rest"
 SEEDS = 3
-EDGES = np.linspace(*POSE_RANGES["rotation"], 7)  # of ranges of rotation; the first two are known
-KNOWN = EDGES[2]  # degrees; less is known
+EDGES = np.linspace(*POSE_RANGES["rotation"], 7)  # of the rotation ranges; the first two are known
+KNOWN = EDGES[2]  # degrees; smaller rotations are known
 STYLES = {"matrix capsules": (BLUE, "o"), "CapsNet": (INK, "s"), "CNN": (ORANGE, "D")}
 SOURCE = {"matrix capsules": "3.7 / 13.5 %", "CNN": "3.7 / 20.0 %"}  # known / novel azimuths
 
 KEY = {
     "matrix capsules": "with EM routing, two iterations",
-    "CapsNet": "that of 2017, with routing by agreement, three iterations",
+    "CapsNet": "the CapsNet of 2017, with routing by agreement, three iterations",
     "CNN": "with pooling, without capsules",
-    "equal": "after the epoch that makes all networks about equally good at validation digits",
+    "equal": "after the epoch at which all networks are about equally good on validation digits",
     "best": "after a network's own best epoch on validation digits",
-    "known": "digits turned as in training, by −25° to −8⅓°",
-    "novel": "digits turned by −8⅓° to 25°",
-    "source": "Hinton et al. 2018, at equal accuracy: toys seen from known / novel sides",
+    "known": "digits rotated as in training, by −25° to −8⅓°",
+    "novel": "digits rotated by −8⅓° to 25°",
+    "source": "Hinton et al. 2018, at equal accuracy: toys seen from known / novel azimuths",
 }
 
 
@@ -80,17 +80,17 @@ def measure(lab, part, settings, seed):
 
 
 def rotations(split):
-    """The rotation (n,) of each picture, in degrees."""
+    """Rotation (n,) of each image, in degrees."""
     return split.poses[:, POSE_NAMES.index("rotation")]
 
 
 def known(split):
-    """The pictures of the rotations that are learned."""
+    """Select the images whose rotations are used in training."""
     return split.take(np.flatnonzero(rotations(split) < KNOWN))
 
 
 def errors(right, angles):
-    """Shares of wrong answers: of known rotations, of novel ones, and of each range in `EDGES`."""
+    """Error rates on known rotations, on novel rotations, and in each range of `EDGES`."""
     wrong, place = 1.0 - right, np.searchsorted(EDGES[1:-1], angles, side="right")
     return {
         "known": float(wrong[angles < KNOWN].mean()),
@@ -121,7 +121,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw errors against rotation, with a digit so turned below, and how the known are learned."""
+    """Draw the error against rotation, with a digit for each range, and the validation curves."""
     figure = new_figure(11, 4.4)
     grid = figure.subplot_mosaic([["turn", "learn"], ["digits", "learn"]], height_ratios=(4, 1))
     turn, learn, digits = (grid[name] for name in ("turn", "learn", "digits"))
@@ -139,10 +139,10 @@ def draw(results, path, lab):
             unsure, chosen = 100 * (1 - np.array(f["curve"])), f["epochs"]["equal"]
             learn.plot(np.arange(1, len(unsure) + 1), unsure, color=colour, alpha=0.5)
             learn.plot(chosen, unsure[chosen - 1], marker, color=colour)
-    turn.set(title="Digits turned as never seen", ylim=(0, None))
+    turn.set(title="Digits at rotations never seen", ylim=(0, None))
     turn.set_ylabel(f"test error, %{all_seeds(results, 'band')}")
     turn.set(xlim=EDGES[[0, -1]], xticks=EDGES.round(1))
-    learn.set(title="Learned rotations: compared where they are equal")
+    learn.set(title="Known rotations: compared at equal accuracy")
     learn.set(xlabel="epochs (marks: those compared)", ylabel="validation error, %")
     learn.set_yscale("symlog", linthresh=1)
     learn.set_yticks((ticks := (0, 0.5, 1, 2, 5, 10, 20, 50)), ticks)
@@ -155,7 +155,7 @@ def draw(results, path, lab):
 
 
 def _draw_digits(axes, angles):
-    """A row of fours turned by angles, each below its place on the axis of degrees."""
+    """Draw a row of fours rotated by `angles`, each below its place on the axis of degrees."""
     poses = np.zeros((len(angles), len(POSE_NAMES)))
     for name, values in (("rotation", angles), ("scale", 1), ("thickness", 2)):
         poses[:, POSE_NAMES.index(name)] = values

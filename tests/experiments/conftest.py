@@ -1,4 +1,4 @@
-"""Experiments small enough for tests: tiny runs of few pictures, and small ones."""
+"""Experiments small enough for tests: tiny runs on few and small images."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from minicaps.experiments import lab
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch, tiny):
-    """Few pictures, and small ones: 16×16 pixels are little more than `capsule-cnn` needs."""
+    """Load few and small images: 16×16 pixels are little more than `capsule-cnn` needs."""
 
     def load(*args):
         whole = original(*args)

@@ -1,4 +1,4 @@
-"""ablation: one choice changes at a time, and data that is missing costs no other figures."""
+"""ablation: one choice changes at a time, and missing data costs no other results."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_a_table_by_hand():
 
 @pytest.fixture
 def tiny_parts(monkeypatch):
-    """Two networks on drawn digits, in the place of MNIST; the second data set is not there."""
+    """Two networks on drawn digits in place of MNIST; the second data set is missing."""
     wanted = ("mnist, r=1, reconstruction", "mnist, r=3", "fashion-mnist, r=3")
     short = {"validation": 10, "batch_size": 16}
     whole = ablation.parts(quick=True)
@@ -62,7 +62,7 @@ def tiny_parts(monkeypatch):
 def test_missing_data_is_told_after_the_figures_that_are_there(tiny_parts, capsys):
     assert command.main(QUICK) == 1
     said = capsys.readouterr()
-    assert "figures above are not all: fashion-mnist is not here" in said.err
+    assert "results above are incomplete: fashion-mnist is not here" in said.err
     assert "r=1, reconstruction" in said.out
     table = json.loads((FOLDER / "ablation.json").read_text())["table"]
     assert [row[0] for row in table] == ["test error, %", "r=1, reconstruction", "r=3"]

@@ -1,4 +1,4 @@
-"""The experiment with fast-gradient-sign pictures."""
+"""adversarial: gradients by hand, images that stay in range, and a tiny run."""
 
 import json
 from pathlib import Path
@@ -20,9 +20,9 @@ LAB = Lab(Path("runs"), True, choose_device("cpu"), None, stop=False)
 
 
 class Linear(Module):
-    """Two scores: what is left, less what is right, of the picture; and the opposite."""
+    """A score and its negative, each linear in the two pixels of the image."""
 
-    config, logits = {"name": "dense-cnn"}, True  # and its loss
+    config, logits = {"name": "dense-cnn"}, True  # which selects the loss
 
     def __init__(self):
         self.slope = Tensor(np.array([[1, -1], [-2, 2]], np.float32), requires_grad=True)
@@ -38,10 +38,10 @@ def two():
 
 def test_gradients_of_a_linear_network_by_hand():
     difference = adversarial.gradients(LAB, Linear(), two(), "difference")
-    # of class 0: s₁ − s₀ = −2x + 4y; of class 1 the opposite
+    # for class 0: s₁ − s₀ = −2x + 4y; for class 1, its negative
     np.testing.assert_allclose(difference[:, 0, 0], [[-2, 4], [2, -4]])
     loss = adversarial.gradients(LAB, Linear(), two(), "loss")
-    # cross-entropy, mean of 2: σ(difference) / 2 times its gradient
+    # cross-entropy, mean of 2: the gradient of the difference times σ(difference) / 2
     gap = np.array([[1.0], [2 * 0.9 - 4 * 0.02]])
     np.testing.assert_allclose(loss[:, 0, 0], difference[:, 0, 0] / (1 + np.exp(-gap)) / 2, 1e-5)
 
@@ -50,7 +50,7 @@ def test_pictures_move_by_the_sign_and_stay_in_range():
     made = adversarial.pictures(LAB, Linear(), two(), "difference")
     assert len(made) == len(adversarial.STRENGTHS) == 5
     np.testing.assert_allclose(made[1].images[:, 0, 0], [[0.4, 0.6], [1.0, 0.0]], atol=1e-7)
-    iterated = adversarial.pictures(LAB, Linear(), two(), "iterated")  # its gradient is the same
+    iterated = adversarial.pictures(LAB, Linear(), two(), "iterated")  # the gradient is the same
     for once, often in zip(made, iterated, strict=True):
         np.testing.assert_allclose(once.images, often.images, atol=1e-6)
         assert once.images.dtype == np.float32 and np.array_equal(once.labels, two().labels)
@@ -74,7 +74,7 @@ def test_the_difference_takes_the_best_wrong_score():
 
 
 class Sure(Linear):
-    """Lengths that satisfy the margin loss for the first picture alone."""
+    """Lengths that satisfy the margin loss for the first image only."""
 
     config, logits = {"name": "capsnet"}, False
 

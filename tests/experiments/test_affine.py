@@ -1,4 +1,4 @@
-"""The experiment on rotated, sheared and scaled digits, and epochs of equal accuracy."""
+"""affine: epochs of equal accuracy by hand, framed digits, and a tiny run."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from minicaps.experiments import affine, equal
 
 
 def test_epochs_of_equal_accuracy_by_hand():
-    """Both reach 0.9, the first in between."""
+    """Both reach 0.9, the first between two epochs."""
     curves = {"good": [0.7, 0.88, 0.93, 0.95], "bad": [0.5, 0.8, 0.9, 0.89]}
     assert equal.epochs(curves) == {"good": 2, "bad": 3}
     assert equal.epochs({"alone": [0.1, 0.3, 0.2]}) == {"alone": 2}
@@ -27,7 +27,7 @@ def test_digits_are_framed_in_the_middle():
 
 @pytest.fixture
 def short(monkeypatch):
-    """Drawn digits and two epochs; the settings of the parts."""
+    """Use drawn digits and two epochs; return the settings of the parts."""
     whole = affine.parts(True)
     own = {"data": "strokes", "limit": 30, "validation": 10, "epochs": 2, "batch_size": 8}
     found = {part: settings | own for part, settings in whole.items()}

@@ -1,4 +1,4 @@
-"""The experiments: what they measure, and that they go on where they stopped."""
+"""The experiments: their measurements, their command, and resuming after a stop."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_help_fits_on_a_screen(capsys, monkeypatch):
 
 @pytest.fixture
 def tiny_pairs(monkeypatch):
-    """The experiment with drawn digits, one epoch and two networks; the names of its parts."""
+    """Use drawn digits, one epoch and two networks; return the settings of the parts."""
     settings = {"data": "strokes", "validation": 10, "shift": 0, "epochs": 1, "seed": 0}
     settings |= {"batch_size": 8, "model": "capsule-cnn"}
     parts = {
@@ -79,19 +79,19 @@ def test_an_experiment_measures_prints_and_writes(tiny_pairs, monkeypatch, capsy
     assert report["seeds"] == {"spherical": 1, "pooling-on-pairs": 1}
     assert report["hours_of_training"] >= 0
     assert (FOLDER / "pairs.png").stat().st_size > 10_000
-    assert not Path("lessons").exists()  # where the full figures are
+    assert not Path("lessons").exists()  # where the full results are
     figures = json.loads((FOLDER / "pairs/seed-0.json").read_text())["spherical"]["figures"]
     assert len(figures["curve"]) == 1
     for right, sure, only in (figures["below"], figures["beside"], *figures["curve"]):
         assert 0 <= only <= sure <= right <= 1
-    # and what is measured is not measured again
+    # a second run reuses the results
     monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("measured again"))
     assert command.main(QUICK) == 0
     again = capsys.readouterr().out
-    assert f"2 of 2 networks are measured already, in {FOLDER}\n" in again
+    assert f"2 of 2 networks already have results in {FOLDER}\n" in again
     assert again.splitlines()[-8:] == out.splitlines()[-8:]
     assert command.main(["pairs", "--seeds", "1", "--device", "cpu", "--out", str(FOLDER)]) == 0
-    assert f"in {FOLDER}; to train all of them, give another --out\n" in capsys.readouterr().out
+    assert f"in {FOLDER}; to train all of them, choose another --out\n" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -126,11 +126,11 @@ def test_what_asks_for_an_experiment_needs_its_name(what, capsys):
     with pytest.raises(SystemExit) as stopped:
         command.main(what)
     assert stopped.value.code == 2
-    assert "which experiment? Give a NAME" in capsys.readouterr().err
+    assert "--quick and --seeds require the NAME of an experiment" in capsys.readouterr().err
 
 
 def test_the_readme_has_the_headlines(capsys):
-    """As `python -m minicaps.experiments` prints them."""
+    """The README has them exactly as `python -m minicaps.experiments` prints them."""
     assert command.main(["--out", str(ROOT / "lessons/results/experiments")]) == 0
     table = [row for row in capsys.readouterr().out.splitlines() if row.startswith("|")]
     assert "\n".join(table) in (ROOT / "minicaps/experiments/README.md").read_text()
@@ -144,7 +144,7 @@ def test_a_stopped_experiment_goes_on_as_if_it_had_not(tiny_pairs, undrawn, monk
     send_in_call(monkeypatch, lab.Trainer, "_step", call=6)  # in the second network
     assert command.main(QUICK) == 130
     assert (
-        f"Go on with:\n  python -m minicaps.experiments {' '.join(QUICK)}"
+        f"Resume with:\n  python -m minicaps.experiments {' '.join(QUICK)}"
         in capsys.readouterr().err
     )
     assert command.main(QUICK) == 0
@@ -161,7 +161,7 @@ def test_figures_and_networks_of_other_settings_are_refused(tiny_pairs, undrawn,
     tiny_pairs["spherical"]["epochs"] = 2
     capsys.readouterr()
     assert command.main(QUICK) == 1
-    assert "figures of spherical with other settings" in capsys.readouterr().err
+    assert "results of spherical with settings other than" in capsys.readouterr().err
     (FOLDER / "pairs/seed-0.json").unlink()
     assert command.main(QUICK) == 1
     assert "spherical-seed-0 holds a network with epochs 1, not 2" in capsys.readouterr().err
@@ -184,7 +184,7 @@ def drawn(n, seed):
 
 
 def test_a_pose_that_the_features_hold_is_found_and_no_other():
-    """Features hold the first four poses, mixed by another matrix in each class."""
+    """The features hold the first four poses, mixed by a different matrix in each class."""
     mix = np.random.default_rng(0).normal(size=(2, 4, 5))
     training, test = drawn(300, 1), drawn(400, 2)
     known, asked = (
@@ -195,11 +195,11 @@ def test_a_pose_that_the_features_hold_is_found_and_no_other():
     np.testing.assert_allclose(scores[:4], 1, atol=1e-9)
     assert max(scores[4:6]) < 0.05
     one = dimensions.scored(known, training, asked, test, components=1)
-    assert max(one) < 0.9  # one number cannot hold four
+    assert max(one) < 0.9  # one number cannot hold four poses
 
 
 def test_the_slant_is_the_angle_of_a_digits_height():
-    """Against the placing of the points (0, −1) and (0, 1): above and below the middle."""
+    """Compare with the places of the points (0, −1) and (0, 1), above and below the middle."""
     poses = np.array([[20, 1, 0, 0, 0, 2], [0, 0.8, 0.3, 0, 1, 2], [-20, 1, 0.3, 2, 0, 2]])
     top, bottom = strokes._place(np.array([(0.0, -1.0), (0.0, 1.0)]), poses).swapaxes(0, 1)
     across, up = (top - bottom).T * [[1], [-1]]
@@ -231,7 +231,7 @@ def test_dimensions_are_measured_and_drawn(monkeypatch, capsys):
     assert "pooling, R² of 16" in capsys.readouterr().out
     with Image.open("runs/experiments/dimensions-quick/dimensions-sweep.png") as sweep:
         grid = np.asarray(sweep, int).reshape(16, sweep.height // 16, 11, -1)
-    middle = grid[:, :, 5]  # the capsule as it is, in each row
+    middle = grid[:, :, 5]  # the unchanged capsule, in each row
     assert np.abs(middle - middle[0]).max() <= 1 < np.abs(grid[:, :, 0] - middle).max()
 
 
@@ -259,5 +259,5 @@ def test_iterations_are_compared_and_drawn(monkeypatch, capsys):
     for part in routing.ROUTINGS:
         found = figures[f"{part}-3"]["figures"]
         assert len(found["entropies"]) == routing.LONG == len(found["moves"]) + 1
-        assert found["entropies"][2] == pytest.approx(found["entropy"])  # as the network itself
+        assert found["entropies"][2] == pytest.approx(found["entropy"])  # as in the network itself
     assert Path("runs/experiments/routing-quick/routing.png").stat().st_size > 10_000

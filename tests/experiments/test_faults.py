@@ -1,4 +1,4 @@
-"""Experiments whose folders, figures or networks are not as they should be."""
+"""Experiments whose folders, results or networks are missing, damaged or of another experiment."""
 
 import json
 import os
@@ -26,7 +26,7 @@ NETWORK = FOLDER / "only-seed-0"
 
 @pytest.fixture(autouse=True)
 def one_network(monkeypatch):
-    """`pairs` with a part that takes a moment, and nothing to draw; its settings."""
+    """Give `pairs` one quick part and nothing to draw; return the settings of the part."""
     settings = {"data": "strokes", "validation": 8, "epochs": 1, "batch_size": 4}
     settings |= {"model": "pooling-cnn"}
     monkeypatch.setattr(pairs, "parts", lambda quick: {"only": settings})
@@ -35,7 +35,7 @@ def one_network(monkeypatch):
 
 
 def refused(capsys, *arguments):
-    """Run the command, which must fail; return what it said."""
+    """Run the command, which must fail; return its error message."""
     return said_by(capsys, command.main, *arguments, code=1).err
 
 
@@ -48,7 +48,7 @@ def test_a_file_in_the_place_of_the_folder_is_told_before_the_work(monkeypatch, 
 
 
 def test_a_missing_data_folder_is_told_before_the_work(monkeypatch, capsys):
-    """Also where other data than strokes come last."""
+    """This holds even if only later parts need data other than strokes."""
     monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("measured"))
     said = refused(capsys, *QUICK, "--data-dir", "missing")
     told = "the data folder missing does not exist or is not a folder"
@@ -59,7 +59,7 @@ def test_a_missing_data_folder_is_told_before_the_work(monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs os.setuid")
 def test_a_folder_without_permission_is_told_before_the_work():
-    """As an ordinary user: root may write anywhere."""
+    """Run as an ordinary user, because root may write anywhere."""
     code = """
 import os, sys
 from pathlib import Path
@@ -98,7 +98,7 @@ def test_figures_that_lack_some_are_refused(capsys):
         found = json.loads(whole)
         del (found["only"]["figures"] if lost == "below" else found["only"])[lost]
         path.write_text(json.dumps(found))
-        said = f"other figures than this experiment measures now (KeyError('{lost}'))"
+        said = f"results other than those now measured (KeyError('{lost}'))"
         assert said in refused(capsys, *QUICK)
 
 
@@ -110,19 +110,19 @@ def test_damaged_networks_are_refused(capsys):
     for damage in ("{", "{}", "[]"):
         (NETWORK / "summary.json").write_text(damage)
         assert f"{NETWORK / 'summary.json'} is damaged" in refused(capsys, *QUICK)
-    (NETWORK / "summary.json").unlink()  # as it says
+    (NETWORK / "summary.json").unlink()  # as the message advises
     assert command.main(QUICK) == 0
     assert (NETWORK / "summary.json").read_text() == whole
     (FOLDER / "pairs/seed-0.json").unlink()
     (NETWORK / "summary.json").unlink()
     edit(NETWORK / "last.npz", lambda meta: meta["progress"].pop("sums"))
     said = refused(capsys, *QUICK)
-    assert f"is no training to go on with: move {NETWORK} away (KeyError('sums'))" in said
+    assert f"last.npz: move {NETWORK} away (KeyError('sums'))" in said
 
 
 @pytest.mark.slow
 def test_a_kept_epoch_that_was_half_written_is_written_again():
-    """As a kill in the middle of the copy would leave it, were it not renamed when it is whole."""
+    """A kill during the copy would leave such a file if it were not renamed once complete."""
     assert command.main(QUICK) == 0
     (FOLDER / "pairs/seed-0.json").unlink()
     (NETWORK / "summary.json").unlink()
@@ -134,7 +134,7 @@ def test_a_kept_epoch_that_was_half_written_is_written_again():
 
 @pytest.mark.slow
 def test_a_training_for_the_picture_alone_can_be_stopped_too(one_network, monkeypatch, capsys):
-    """The figures are there, of another machine perhaps, and the networks are not."""
+    """The results exist, perhaps from another machine, but the networks do not."""
     assert command.main(QUICK) == 0
     shutil.rmtree(NETWORK)
 
@@ -146,16 +146,16 @@ def test_a_training_for_the_picture_alone_can_be_stopped_too(one_network, monkey
     capsys.readouterr()
     assert command.main(QUICK) == 130
     said = capsys.readouterr()
-    assert "pairs, %, whose two highest" in said.out and "Go on with:" in said.err
+    assert "pairs, %, whose two highest" in said.out and "Resume with:" in said.err
     assert (NETWORK / "last.npz").exists() and not (NETWORK / "summary.json").exists()
     assert command.main(QUICK) == 0
-    assert f"{NETWORK}: goes on" in capsys.readouterr().out
+    assert f"{NETWORK}: resuming" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", [adversarial, affine, routing, samples])
 def test_a_picture_is_drawn_of_the_first_part_alone(module, monkeypatch):
-    """As after an interruption, if the data are gone then."""
+    """This happens after an interruption if the data have disappeared since."""
     monkeypatch.setattr(lab, "QUICK_TRAINING", 800)
     monkeypatch.setattr(adversarial, "_draw_pictures", lambda *_: None)
     monkeypatch.setattr(module, "DATA", "strokes", raising=False)

@@ -1,4 +1,4 @@
-"""What the figures of the experiments promise: only what is drawn."""
+"""Figures of the experiments: the labels promise a spread over seeds only if one is drawn."""
 
 import importlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The experiment `overlap`: what it counts, by hand, and a tiny run of all of it."""
+"""overlap: measures by hand, and a tiny run of the whole experiment."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ from minicaps.models.multilabel import redraw
 def test_what_is_recognised_by_hand():
     labels = np.array([[1, 0, 1], [1, 1, 0], [1, 1, 0], [0, 1, 1]], np.uint8)
     lengths = np.array([[0.9, 0.2, 0.6], [0.9, 0.4, 0.1], [0.8, 0.9, 0.6], [0.9, 0.8, 0.1]])
-    # both; both, one below ½; both, another above ½ besides; one
+    # both found; both, one below ½; both, with another class above ½; one
     expected = {"digits": 7 / 8, "error": 1 / 4, "sure": 1 / 4}
     assert overlap.answers(lengths, labels) == expected
     logits = np.log(lengths / (1 - lengths))
@@ -29,7 +29,7 @@ def test_what_is_recognised_by_hand():
 
 
 def a_look(drawn, change=((6, 4, 2, 1),)):
-    """One pair of classes 0 and 1, of four, of which 0 and 2 are answered."""
+    """A pair with classes 0 and 1 of four, for which 0 and 2 are predicted."""
     digits = np.array([[[[[1.0, 0.0]]], [[[0.0, 1.0]]]]])  # (1, 2, 1, 1, 2)
     present, answered = np.array([[1, 1, 0, 0]]) > 0, np.array([[1, 0, 1, 0]]) > 0
     lengths = np.array([[0.9, 0.1, 0.8, 0.2]])
@@ -42,7 +42,7 @@ def test_how_digits_are_redrawn_by_hand():
     assert overlap.redrawn(a_look([left, nothing, left, left]))["fit"] == 0.5
     assert overlap.redrawn(a_look([nothing, nothing, left, left]))["fit"] == 0
     assert overlap.redrawn(a_look([right, left, left, left]))["fit"] == -1
-    # Only class 3 is neither there nor answered: 1 beside (6 + 4) / 2
+    # Only class 3 is neither present nor predicted: 1 relative to (6 + 4) / 2
     assert overlap.redrawn(a_look([left, right, right, right]))["absent"] == 1 / 5
 
 
@@ -97,4 +97,4 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
     assert report["headline"][2][:3] == ["cnn: pairs of which a digit is missed", "8.1 %", error]
     assert Path("out/overlap.png").stat().st_size > 10_000
     with Image.open("out/overlap-pairs.png") as pairs:
-        assert pairs.mode == "RGB" and pairs.width * 4 == pairs.height * 8  # square pictures
+        assert pairs.mode == "RGB" and pairs.width * 4 == pairs.height * 8  # square images

@@ -1,4 +1,4 @@
-"""What is quick says so, wherever it may be taken for a result."""
+"""A quick trial is marked wherever it could be mistaken for a result."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def test_the_picture_has_a_strip_below_all_of_it(tmp_path):
     for quick in (True, False):
         figure = new_figure(8, 2)
         figure.subplots().plot([1, 2], label="a line")
-        figure.legend(loc="outside lower center")  # what a text at the foot would lie below
+        figure.legend(loc="outside lower center")  # which would cover a text at the foot
         Lab(tmp_path, quick, None, None, None).save(figure, tmp_path / f"{quick}.png")
     quick, full = (pixels(tmp_path / f"{quick}.png") for quick in (True, False))
     assert full.shape == (240, 960, 3) and quick.shape[1:] == full.shape[1:]

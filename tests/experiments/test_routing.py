@@ -1,4 +1,4 @@
-"""routing: EM beside the other routings, in a network of its own."""
+"""routing: EM in its own network, and a figure of the other routings."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The experiment with fewer training pictures."""
+"""samples: repeated shares of the training set, and a tiny run."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_fewer_pictures_are_compared_and_drawn(monkeypatch, capsys):
     assert all(0 <= entry["figures"]["accuracy"] <= 1 for entry in figures.values())
     told = capsys.readouterr().out
     assert "capsules-10th" in told
-    note = "Note: one in 10 training pictures is learned, 10 times in each epoch\n"
+    note = "Note: one in 10 training images is used, 10 times in each epoch\n"
     assert told.count(note) == 2  # of four networks
     assert (folder / "samples.png").stat().st_size > 10_000
 

@@ -1,4 +1,4 @@
-"""squash: which layers it changes, and what it measures and draws."""
+"""squash: the layers it changes, its measurements and its figure."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_every_part_changes_one_layer():
 
 
 def test_the_lengths_are_those_of_the_primary_capsules():
-    """Without a squash, the norm of numbers of the convolution; with tanh, its tanh."""
+    """Without a squash, they are norms of convolution outputs; with tanh, the tanh of the norms."""
     images = np.random.default_rng(0).random((2, 1, 28, 28)).astype(np.float32)
     options = {"preset": "small", "decoder": False, "seed": 3}
     found = {}

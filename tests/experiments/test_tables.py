@@ -1,4 +1,4 @@
-"""What the experiments print and draw, of figures that are made up."""
+"""Tables, keys and figures of the experiments, for made-up results."""
 
 import importlib
 import re
@@ -23,7 +23,7 @@ def module(name):
 @pytest.mark.parametrize("name", thinned(sorted(set(command.NAMES) - NETWORKS_DRAWN)))
 @pytest.mark.filterwarnings("error")
 def test_networks_without_any_error_are_drawn(name, monkeypatch):
-    """Which a logarithmic axis has no place for."""
+    """An error of zero has no place on a logarithmic axis."""
     monkeypatch.setattr(lab, "QUICK_TRAINING", 800)
     if name in ("affine", "samples"):
         monkeypatch.setattr(module(name), "DATA", "strokes")
@@ -37,7 +37,7 @@ OBVIOUS = {"", "%", "squash", "MNIST", "Fashion-MNIST", "rotation", "scale", "sh
 
 
 def explained(title, key):
-    """Whether a title is obvious or in the key, or all its words, parted by : or a comma, are."""
+    """Tell whether a title, or each of its parts between : and commas, is obvious or in the key."""
     known = OBVIOUS | key.keys()
     return title in known or all(
         piece in known or any(piece.startswith(word) for word in key)
@@ -62,7 +62,7 @@ def test_a_key_explains_the_columns_and_nothing_that_is_not_there(name):
 
 @pytest.mark.parametrize("name", command.NAMES)
 def test_the_names_of_rows_are_explained(name):
-    """But for those that say it themselves, as `r=1` and `matrix capsules` do."""
+    """A row needs at least one word of the key in its name."""
     parts = module(name).parts(False)
     table = module(name).table(made_up.results(name, parts))
     key = results.key(module(name), table)

@@ -1,4 +1,4 @@
-"""viewpoint: which pictures are known, which epochs are compared, and what is measured."""
+"""viewpoint: known rotations, the epochs compared, and the measurements."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_errors_by_hand():
 
 
 def test_networks_are_compared_where_they_are_equal():
-    """The weakest is best with 0.90; the others are nearest to that in epochs 2 and 3."""
+    """The weakest reaches 0.90; the others come closest to that in epochs 2 and 3."""
     curves = {"a": [0.5, 0.91, 0.99], "b": [0.8, 0.9, 0.85, 0.9], "c": [0.5, 0.85, 0.93, 0.97]}
     assert equal.epochs(curves) == {"a": 2, "b": 2, "c": 3}
 

@@ -1,4 +1,4 @@
-"""The appendices keep to the lessons: letters and terms are used where they say so."""
+"""The appendices agree with the lessons: letters and terms occur in the lessons that they name."""
 
 import re
 
@@ -10,7 +10,7 @@ LINK = re.compile(r"\[\d+\]\((\d\d_\w+\.md)\)")
 
 
 def rows(name, columns):
-    """The cells of each row of the tables of a page that have so many columns and name lessons."""
+    """Yield the cells of each table row that has `columns` cells and links to a lesson."""
     for line in (LESSONS / name).read_text("utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and len(cells) == columns and LINK.search(cells[-1]):
@@ -22,12 +22,12 @@ TERMS = list(rows("A3_glossary.md", 4))
 
 
 def spelled(formula):
-    """A formula without spaces and braces, which do not change what it shows."""
+    """Return a formula without spaces and braces, which do not change its appearance."""
     return re.sub(r"[\s{}]|\\ ", "", formula.replace(r"\mid", "|"))
 
 
 def holds(formula, letter):
-    """Tell whether the letter, with all that hangs on it, is in the formula."""
+    """Tell whether the letter, with its accents and indices, is in the formula."""
     return re.search(rf"(?<![A-Za-z\\]){re.escape(letter)}(?![A-Za-z])", formula)
 
 

@@ -1,4 +1,4 @@
-"""The lessons are true and well formed; and the checks that say so can fail."""
+"""The lessons are correct and well formed, and the checks that say so can fail."""
 
 import contextlib
 import io
@@ -29,7 +29,7 @@ PAGES = find_pages()
 # ---- the pages
 
 
-# To run a page takes seconds; this is among the shortest.
+# Running a page takes seconds; this is one of the shortest.
 @pytest.mark.parametrize("name", thinned([p.stem for p in PAGES], ["02_autograd"]))
 def test_lesson_is_as_its_code_says(name):
     done = lessons("check", name[:2])
@@ -77,7 +77,7 @@ def test_every_picture_is_on_a_page():
     assert kept <= shown
 
 
-# ---- a made lesson, right in all parts, and the module that it quotes
+# ---- a made-up lesson that is correct in every part, and the module that it quotes
 
 MODULE = """
 import functools
@@ -201,7 +201,7 @@ print(square(3))
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory):
-    """A folder with the made lesson, its figure, and the module that it quotes."""
+    """Folder with the made-up lesson, its figure, and the module that it quotes."""
     folder = tmp_path_factory.mktemp("made")
     (folder / "made_module.py").write_text(MODULE)
     path = folder / "07_made.md"
@@ -217,7 +217,7 @@ def made_once(tmp_path_factory):
 
 @pytest.fixture
 def made(made_once, tmp_path, monkeypatch):
-    """Path of a copy of the made lesson, to be changed."""
+    """Path of a copy of the made-up lesson, which a test may change."""
     shutil.copytree(made_once, tmp_path, dirs_exist_ok=True)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "made_module", raising=False)
@@ -225,7 +225,7 @@ def made(made_once, tmp_path, monkeypatch):
 
 
 def change(path, old, new):
-    """Replace `old`, which the page has once, and return the number of its line."""
+    """Replace `old`, which occurs once on the page, and return its line number."""
     text = path.read_text()
     assert text.count(old) == 1
     path.write_text(text.replace(old, new))
@@ -239,7 +239,7 @@ def only_problem(path):
 
 
 def lessons(*arguments, modules=""):
-    """Run `python -m lessons` in a process that finds the modules in the folder `modules`."""
+    """Run `python -m lessons` in a process that can import from the folder `modules`."""
     command = [sys.executable, "-m", "lessons", *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(modules)}
     return subprocess.run(
@@ -270,7 +270,7 @@ def test_the_unchanged_lesson_passes(made):
             ("made_module:third", "made_module:fourth", "has no attribute 'fourth'"),
             ("made_module:third", "made_mdule:third", "No module named 'made_mdule'"),
             ("plt.show()\n", "\n", "not shown"),
-            ("![A parabola that rises", "A parabola that rises", "0 pictures follow"),
+            ("![A parabola that rises", "A parabola that rises", "0 images follow"),
             ("The package has", "```text\n1\n```\n\nThe package has", "prints nothing"),
             ("## Exercises", "```text\n1\n```\n\n## Exercises", "follows no block"),
             ("## Exercises", "![x](figures/07_made.png)\n\n## Exercises", "follows no block"),
@@ -301,8 +301,8 @@ def test_a_moved_curve_fails(made):
     ("old", "new", "message"),
     [
         ('label="square"', 'label="Square"', "texts were ['x', 'square'], now ['x', 'Square']"),
-        ("plt.legend()", "plt.axhline(1)\nplt.legend()", "drawn were"),
-        ("np.linspace(0, 2, 50)", "np.linspace(0, 2, 51)", "drawn were"),
+        ("plt.legend()", "plt.axhline(1)\nplt.legend()", "artists were"),
+        ("np.linspace(0, 2, 50)", "np.linspace(0, 2, 51)", "artists were"),
         ("plt.legend()", "plt.legend()\nplt.figure()", "2 figures"),
     ],
 )
@@ -487,7 +487,7 @@ def test_what_cannot_be_read_or_written_is_told(made, capsys, monkeypatch):
     assert capsys.readouterr().err == "cannot use 07_made.ipynb: No such file or directory\n"
     made.write_bytes(b"# 7\n\xff")
     assert main(["check", made.name]) == 1
-    assert "07_made.md is no text in UTF-8" in capsys.readouterr().err
+    assert "07_made.md is not UTF-8 text" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -512,7 +512,7 @@ def test_several_pages_run_in_processes_of_their_own(tmp_path):
     done = lessons("check", wrong, setter)
     assert done.returncode == 1
     assert "03_page.md:4: the block printed, but no text follows it" in done.stdout
-    assert "01_page.md is as its code says" in done.stdout
+    assert "01_page.md agrees with its code" in done.stdout
 
 
 def test_the_list_names_number_title_and_time(capsys):
@@ -554,7 +554,7 @@ def test_a_notebook_that_a_reader_may_have_changed_is_kept(made, capsys, monkeyp
     notebook = made.with_suffix(".ipynb")
     notebook.write_text("mine")
     assert main(["notebook", made.name]) == 1
-    assert "07_made.ipynb exists already: rename or remove it" in capsys.readouterr().err
+    assert "07_made.ipynb already exists: rename or remove it" in capsys.readouterr().err
     assert notebook.read_text() == "mine"
 
 

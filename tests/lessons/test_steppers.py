@@ -1,4 +1,4 @@
-"""Steppers: what is drawn becomes SVG, what differs is found, `update` writes it by the page."""
+"""Steppers: figures become SVG, differences are found, and `update` writes the data."""
 
 import base64
 import io
@@ -44,7 +44,7 @@ def lessons_style():
 
 
 def frames(recorded):
-    """The frames of a stepper, as XML."""
+    """Return the frames of a stepper, as XML."""
     recorded = json.loads(recorded)
     pieces, size = recorded["pieces"], " ".join(map(str, recorded["size"]))
     root = f'<svg viewBox="0 0 {size}" xmlns:xlink="link">'
@@ -53,7 +53,7 @@ def frames(recorded):
 
 
 def drawn(draw):
-    """A stepper of one frame, 720 × 288 points, whose axes are 0 to 1 both ways."""
+    """Return a stepper of one frame, 720 × 288 points, with both axes from 0 to 1, as XML."""
 
     def frame(_):
         axes = plt.figure(figsize=(10, 4)).add_axes((0, 0, 1, 1))

@@ -1,7 +1,7 @@
-"""The web page of the lessons: it builds, and in a real browser it does what it promises.
+"""The web page of the lessons: building it, and its behavior in a real browser.
 
-Without Sphinx (the extra `web`) or without Playwright and an installed chromium (`web-test`), these
-tests are skipped; CI has them all.
+Tests are skipped without Sphinx (the extra `web`) or, for those in a browser, without Playwright
+and an installed chromium (`web-test`); CI runs all of them.
 """
 
 import re
@@ -29,7 +29,7 @@ def site(tmp_path_factory):
     return folder
 
 
-# ---- what is in the files
+# ---- contents of the files
 
 
 def test_the_contents_and_the_menu_lead_to_every_lesson(site):
@@ -101,7 +101,7 @@ def test_a_fold_that_is_never_closed_is_named_by_its_line(tmp_path, monkeypatch)
 
 @pytest.fixture
 def without_sphinx(monkeypatch):
-    """Makes a page of a word, at once."""
+    """Replace the build by one that writes a single word."""
 
     def write(_, made):
         made.mkdir()
@@ -120,7 +120,7 @@ def test_the_site_takes_the_place_of_an_older_one_and_of_nothing_else(tmp_path, 
     shutil.rmtree(site)
     for make in (site.touch, lambda: site.symlink_to(other)):
         make()
-        with pytest.raises(build.SiteError, match="site is no folder"):
+        with pytest.raises(build.SiteError, match="site is not a folder"):
             build.build(site)
         site.unlink()
     assert not list(other.iterdir())
@@ -164,7 +164,7 @@ def browser():
 
 @pytest.fixture
 def visit(site, browser):
-    """A function that opens a page by name; at the end, nothing has failed or left the site."""
+    """Return a function that opens a page; finally check that nothing failed or left the site."""
     context = browser.new_context(
         viewport={"width": 1500, "height": 900}, reduced_motion="reduce", offline=True
     )
@@ -256,9 +256,9 @@ def test_nothing_lies_over_a_stepper_to_which_one_scrolls_back(visit):
     page = visit("10_agreement")
     page.set_viewport_size({"width": 390, "height": 900})
     stepper = page.locator(".stepper").first
-    for edge in (80, -200, 80):  # to it, past it, back
+    for edge in (80, -200, 80):  # to the stepper, past it, and back
         page.evaluate(f"scrollBy(0, {stepper.bounding_box()['y'] - edge})")
-        page.wait_for_timeout(200)  # the theme looks where the page is
+        page.wait_for_timeout(200)  # the theme reacts to the scroll position
     top, height = (stepper.bounding_box()[name] for name in ("y", "height"))
     found = "document.elementFromPoint(195, {}).closest('.stepper')"
     assert all(page.evaluate(found.format(y)) for y in np.arange(top + 5, top + height - 5, 10))
@@ -292,7 +292,7 @@ def test_the_tab_key_reaches_everything(visit, width):
     page.evaluate("addEventListener('focusin', (event) => missing.delete(event.target))")
     number = page.evaluate("missing.size")
     assert number > 50
-    for _ in range(number + 50):  # code that scrolls is reached, too
+    for _ in range(number + 50):  # includes code that scrolls
         page.keyboard.press("Tab")
     assert page.evaluate("[...missing].map((one) => one.outerHTML)") == []
 
@@ -304,7 +304,7 @@ def test_the_menu_of_a_phone_opens_by_keyboard(visit):
     assert not link.is_visible()
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
-    link.click()  # waits until it has come in
+    link.click()  # waits until it has slid in
     page.wait_for_url(f"**/{NAMES[0]}.html")
 
 

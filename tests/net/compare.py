@@ -1,9 +1,9 @@
 """Compare two commits bit by bit: `python tests/net/compare.py OLD NEW [--cores N]`.
 
-Each commit trains the same tiny networks, 20 steps each, in a process of its own; both run at once,
-each on N cores. A line tells of every combination that came out different; the exit code is 1 if
-there is one. The combinations hold every model with every routing and loss, in both precisions, and
-every other option that changes a number at least once. What both commits refuse is compared, too.
+Each commit trains the same tiny networks for 20 steps in its own process; both processes run at the
+same time, each on N cores. One line is printed for every combination whose results differ, and the
+exit code is then 1. The combinations cover every model with every routing and loss, in both
+precisions, and every other option that affects a number at least once. Errors are compared, too.
 """
 
 import argparse
@@ -36,7 +36,7 @@ ROUTINGS = ("agreement", "leaky", "distance", "learned")
 ROUTED = {"capsnet": ROUTINGS, "capsule-cnn": ROUTINGS}
 LOGITS = ("baseline-cnn", "dense-cnn")
 SQUASHES = ("paper", "half", "tanh", "exp", "rational", "none")
-# Each once, in both precisions
+# Each option once, in both precisions
 MORE = {
     "capsnet": (
         "--update recompute",
@@ -100,11 +100,11 @@ MORE = {
     "baseline-cnn": ("--batch-norm", "--dropout 0.2", "--optimizer sgd"),
     "dense-cnn": ("--compose 2", "--shift 2", "--optimizer sgd --clip 0.1"),
 }
-EM_STEPS = ("gmm", "activation", "input-activation", "complete")  # no options of a command
+EM_STEPS = ("gmm", "activation", "input-activation", "complete")  # not available as command options
 
 
 def combinations():
-    """The command lines, without what is common to all."""
+    """Yield the command lines, without the arguments common to all."""
     lines = []
     for model in SIZES:
         ways = [f"--routing {routing}" for routing in ROUTED.get(model, ())] or [""]
@@ -119,7 +119,7 @@ def combinations():
 
 
 def train_all(root, cores):
-    """{combination: what came out} of the minicaps in the folder `root`."""
+    """Return {combination: result} for the version of minicaps in the folder `root`."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     import minicaps
@@ -160,7 +160,7 @@ def _train(drive, line):
 
 
 def _read(run):
-    """Checksums of all arrays of a run, and what was measured, bit by bit."""
+    """Return checksums of all arrays of a run, and its metrics at full precision."""
     import numpy as np
 
     with np.load(run / "last.npz") as file:
@@ -189,7 +189,7 @@ def _checksum(arrays, start=""):
 
 
 def _train_em(step, gradient, precision):
-    """Train votes and what else the routing uses by its public name: no network has every step."""
+    """Train the inputs of `routing.em` directly, because no network uses every kind of step."""
     import numpy as np
 
     from minicaps import Tensor, ops, optim, routing
@@ -221,11 +221,11 @@ def _train_em(step, gradient, precision):
     return {"parameters": _checksum(arrays), "steps": STEPS, "loss": loss.item()}
 
 
-# ---- in the process that compares
+# ---- in the comparing process
 
 
 def results_of(commit, cores):
-    """What the code of a commit trains, in a process that has these cores."""
+    """Train with the code of a commit, in a process restricted to `cores`; return the results."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
         archive = subprocess.run(
@@ -253,7 +253,7 @@ def commit_of(name):
 
 
 def difference(old, new):
-    """In words, how two results differ; None if they do not."""
+    """Describe how two results differ, or return None if they are equal."""
     if old == new:
         return None
     if isinstance(old, dict) and isinstance(new, dict):
@@ -289,7 +289,7 @@ def main():
 
 
 def _failed(result):
-    return isinstance(result, str) or result["steps"] < STEPS - 2  # fewer with validation
+    return isinstance(result, str) or result["steps"] < STEPS - 2  # fewer steps with validation
 
 
 if __name__ == "__main__":

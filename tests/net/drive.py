@@ -1,10 +1,10 @@
-"""Drive minicaps as its users do: commands by `python -m`, and the few public names.
+"""Drive minicaps as its users do: by `python -m` commands and a few public names.
 
-Only `load_model` imports what is not public. As a script, in a process of its own (the commands
-change signals and threads), it prints JSON:
+Only `load_model` imports a name that is not public. Run as a script, in a separate process because
+the commands change signals and threads, this module prints JSON:
 
-    python tests/net/drive.py measure NAME [figures]    what an old run says and does
-    python tests/net/drive.py help                      the help of every command
+    python tests/net/drive.py measure NAME [figures]    results and behavior of an old run
+    python tests/net/drive.py help                      the help text of every command
 """
 
 import contextlib
@@ -25,9 +25,9 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-RUNS, PICTURES = HERE / "runs", "shapes"  # the pictures of one's own lie beside the runs
-EPOCHS = 2  # of the old runs
-# What takes the place of `small`
+RUNS, PICTURES = HERE / "runs", "shapes"  # the custom images are stored beside the runs
+EPOCHS = 2  # epochs of the old runs
+# Replaces the preset `small`
 CAPSNET = {
     "convolutions": ((4, 5, 2),),
     "primary": (2, 4, 3, 2),
@@ -35,8 +35,8 @@ CAPSNET = {
     "hidden": (8,),
 }
 MATRIX = (8, 2, 3, 3)
-FIGURES = ("confusion", "curves", "members", "reconstructions", "worst")  # that take a while
-VOLATILE = {"checkpoint", "command", "data", "device", "minicaps", "notes"}  # in evaluation.json
+FIGURES = ("confusion", "curves", "members", "reconstructions", "worst")  # slow to draw
+VOLATILE = {"checkpoint", "command", "data", "device", "minicaps", "notes"}  # of evaluation.json
 SUBCOMMANDS = ("list", "fetch", "export", "strokes", "mnist", "fashion-mnist", "PATH")
 COMMANDS = (
     *([f"minicaps.{name}"] for name in ("train", "evaluate", "predict", "plot", "data")),
@@ -46,7 +46,7 @@ COMMANDS = (
 
 
 def shrink():
-    """Make `small` tiny and the test data few, in this process."""
+    """Make the preset `small` tiny and shrink the test set, in this process."""
     from minicaps import models
     from minicaps.data import strokes
 
@@ -70,7 +70,7 @@ def without_figures():
 
 
 def command(module, *words):
-    """Run `python -m module words` in this process; return exit code, output, errors."""
+    """Run `python -m module words` in this process; return exit code, output and errors."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     before, code = sys.argv, 0
     sys.argv = [module, *map(str, words)]
@@ -98,7 +98,7 @@ def done(*words):
 
 
 def load_model(path):
-    """The model of a checkpoint. The module of this function may move: here, and only here."""
+    """Load the model of a checkpoint. Only this function knows the module, which may move."""
     from minicaps.backend import choose_device
     from minicaps.runs.building import load_model
 
@@ -109,17 +109,17 @@ def load_model(path):
 
 
 def names():
-    """Of the old runs."""
+    """Return the names of the old runs."""
     return sorted(path.name for path in RUNS.iterdir())
 
 
 def measure(name, figures=False):
-    """What an old run says of fixed images, pictures and its test data, and how it goes on."""
+    """Predict, evaluate, resume and draw with an old run; return the results."""
     shrink()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         shutil.copytree(RUNS / name, name)
         shutil.copytree(HERE / PICTURES, PICTURES)
-        one = f"{name}/seed-0" if Path(name, "seed-0").exists() else name  # of several seeds
+        one = f"{name}/seed-0" if Path(name, "seed-0").exists() else name  # one of several seeds
         with without_figures():
             result = {
                 "activations": _activations(Path(one, "best.npz")),
@@ -143,7 +143,7 @@ def _activations(path):
 
 
 def _predict(run):
-    """The scores of two pictures: light ink of another size, and dark ink on light ground."""
+    """Return the scores of two images: light ink at another size, and dark ink on light ground."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
@@ -167,7 +167,7 @@ def _evaluate(run):
 
 
 def _resume(run):
-    """The row that one epoch more adds to metrics.csv."""
+    """Train for one more epoch; return the row that it adds to metrics.csv."""
     words = ("--resume", run, "--epochs", EPOCHS + 1, "--device", "cpu", "--quiet")
     done("minicaps.train", *words)
     last = Path(run, "seed-1") if Path(run, "seed-1").exists() else Path(run)
@@ -185,7 +185,7 @@ def _plot(run):
 
 
 def helps():
-    """{name of a file: help} of every command."""
+    """Return {file name: help text} for every command."""
     return {file_name(words): done(*words, "--help") for words in COMMANDS}
 
 
@@ -194,10 +194,10 @@ def file_name(words):
 
 
 def parameters(function):
-    """{name: [kind, default]} of a function's or a class's parameters; None if it has none."""
+    """Return {name: [kind, default]} for the parameters of a function or class, or None."""
     try:
         found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # no function
+    except (TypeError, ValueError):  # not a function
         return None
     return {
         p.name: [p.kind.description, "required" if p.default is p.empty else repr(p.default)]
@@ -205,7 +205,7 @@ def parameters(function):
     }
 
 
-# ---- in a process of its own
+# ---- in a separate process
 
 
 def environment(**more):
@@ -213,7 +213,7 @@ def environment(**more):
 
 
 def ask(*words):
-    """Run this file in another process; return what it prints."""
+    """Run this file in another process; return its parsed output."""
     line = [sys.executable, __file__, *words]
     asked = subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=300)
     if asked.returncode:

@@ -1,7 +1,8 @@
-"""Make what the tests compare with: `python tests/net/make.py [runs] [help] [names]`.
+"""Make the reference data of the tests: `python tests/net/make.py [runs] [help] [names]`.
 
-runs: old runs, tiny, and what they answer. help: texts of all commands. names: public names and
-parameters. Without words, all three. Runs are to stay old: remake them only to add one.
+runs: tiny old runs and their results. help: help texts of all commands. names: public names
+and their parameters. Without arguments, make all three. Runs must stay old: remake them only to
+add one.
 """
 
 import hashlib
@@ -18,12 +19,12 @@ import numpy as np
 from PIL import Image
 
 META = "minicaps.json"  # the text in a checkpoint
-LARGE, KEPT = 8000, 1500  # numbers in an array of which only some stay, and how many
+LARGE, KEPT = 8000, 1500  # size above which an array is thinned out, and how many numbers stay
 COMMON = ("--limit", "40", "--batch-size", "8", "--epochs", str(drive.EPOCHS), "--quiet")
 CAPSNET = ("--size", "16", "--optimizer", "sgd")
 CAPSULE_CNN = ("--model", "capsule-cnn", "--size", "14", "--optimizer", "sgd")
 RUNS = {
-    "capsnet-agreement": ("--optimizer", "adam", "--shift", "1"),  # on whole pictures
+    "capsnet-agreement": ("--optimizer", "adam", "--shift", "1"),  # on whole images
     "capsnet-leaky": (*CAPSNET, "--routing", "leaky", "--update", "recompute"),
     "capsnet-distance": (*CAPSNET, "--routing", "distance", "--gradient", "stop"),
     "capsnet-learned": (*CAPSNET, "--routing", "learned", "--reconstruction", "0"),
@@ -43,7 +44,7 @@ RUNS = {
     "own-pictures": ("--data", drive.PICTURES, "--optimizer", "adam"),
     "seeds": (*CAPSNET, "--seeds", "2"),
 }
-# Of modules without __all__
+# With the names of modules without __all__
 PUBLIC = {
     "minicaps": None,
     "minicaps.ops": None,
@@ -69,7 +70,7 @@ def main(wanted):
 
 
 def _write(name, tables):
-    """Write {name: {name: value}} as JSON, a line for each value."""
+    """Write {name: {name: value}} as JSON, one line per value."""
     parts = [
         json.dumps(name)
         + ": {\n"
@@ -100,7 +101,7 @@ def make_runs():
 
 
 def _make_pictures(folder):
-    """Draw pictures of three classes: a bar across, a bar down, and a square."""
+    """Draw images of three classes: a horizontal bar, a vertical bar, and a square."""
     rng = np.random.default_rng(0)
     shutil.rmtree(folder, ignore_errors=True)
     for name, (height, width) in {"across": (3, 10), "down": (10, 3), "square": (8, 8)}.items():
@@ -113,7 +114,7 @@ def _make_pictures(folder):
 
 
 def _make_small(path, home):
-    """Round and compress a checkpoint, and take the place where it was made out of a file."""
+    """Round and compress a checkpoint, and remove the path of the temporary folder from a file."""
     if path.suffix == ".npz":
         with np.load(path) as file:
             arrays = {name: file[name] for name in file.files}
@@ -133,7 +134,7 @@ def _make_small(path, home):
 
 
 def _rounded(array):
-    """Numbers of five bits; of large arrays only the largest, longer, so that the norm stays."""
+    """Round to five bits; keep only the largest numbers of a large array, scaled to its norm."""
     if array.dtype.kind != "f":
         return array
     if array.size > LARGE and array.any():

@@ -1,11 +1,11 @@
-"""Show that an edit of language left the code, formulas and numbers of the pages alone.
+"""Show that a language edit left the code, formulas and numbers of the pages unchanged.
 
     python tests/net/pages.py OLD [PAGE ...]
 
-Compares the lessons and appendices in this checkout with those of the commit OLD and prints every
-difference: fenced blocks and display formulas must be equal and in the same order; inline code,
+Compare the lessons and appendices in this checkout with those of the commit OLD and print every
+difference. Fenced blocks and display formulas must be equal and in the same order; inline code,
 inline formulas, link targets and numbers in prose must occur equally often. A quoted function may
-differ in its docstring and comments. Exits with 1 if anything differs.
+differ in its docstring and comments. The exit status is 1 if anything differs.
 """
 
 import ast
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def parts_of(text):
-    """The parts of a page that an edit of language must not change, by kind."""
+    """Return the parts of a page that a language edit must not change, by kind."""
     fences = re.findall(r"^```(.*?)\n(.*?)^```$", text, flags=re.M | re.S)
     text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
     display = re.findall(r"^\$\$\n(.*?)\n\$\$$", text, flags=re.M | re.S)
@@ -39,7 +39,7 @@ def parts_of(text):
 
 
 def _code(head, body):
-    """A block's text; of a quote its syntax tree without docstrings, in which comments are gone."""
+    """Return the text of a block or, for a quote, its syntax tree without docstrings."""
     if "source=" not in head:
         return body
     tree = ast.parse(body)
@@ -53,7 +53,7 @@ def _code(head, body):
 
 
 def differences(old, new):
-    """In words, where the parts of two pages differ."""
+    """Yield descriptions of the differences between the parts of two pages."""
     for kind, before in old.items():
         now = new[kind]
         if isinstance(before, Counter):

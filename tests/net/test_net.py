@@ -1,6 +1,6 @@
-"""A net under changes: what old runs, commands and public names were, they still are.
+"""A safety net for changes: old runs, commands and public names still work as before.
 
-`make.py` made what is compared with; `drive.py` asks today's code.
+`make.py` made the reference data; `drive.py` runs the current code.
 """
 
 import importlib
@@ -14,16 +14,16 @@ from thinning import thinned
 
 STORED = json.loads((drive.HERE / "expected.json").read_text())
 PUBLIC = json.loads((drive.HERE / "public_names.json").read_text())
-DRAWN = {  # of these runs figures are drawn, and which
+DRAWN = {  # runs whose figures are drawn, and the names of the figures
     "capsnet-agreement": "confusion couplings curves kernels reconstructions sweeps",
     "pooling-cnn": "confusion curves kernels",
 }
-CLOSE = 1e-6  # relative to 1 at least: other machines round in another order
+CLOSE = 1e-6  # relative to at least 1: machines differ in the order of rounding
 RESUMED = 1e-3
 
 
 def differences(now, stored, tolerance, place):
-    """In words, where nested values differ from stored ones; dictionaries may have more by now."""
+    """Yield descriptions of the values that differ from stored ones; new keys are allowed."""
     if isinstance(stored, dict) and isinstance(now, dict):
         for key in stored:
             if key in now:
@@ -41,7 +41,7 @@ def differences(now, stored, tolerance, place):
 
 
 def resumed_differently(now, stored):
-    for key, value in stored.items():  # one picture of few may change sides where others round
+    for key, value in stored.items():  # few images: rounding may flip one
         tolerance = 0.06 if key.endswith("accuracy") else RESUMED * abs(value)
         if not abs(now.get(key, math.nan) - value) <= tolerance:
             yield f"resume/{key} is {now.get(key)}, was {value}"
@@ -53,7 +53,7 @@ def test_all_old_runs_are_there():
 
 @pytest.mark.parametrize("name", thinned(STORED, ["capsnet-leaky", "matrix-capsnet"]))
 def test_old_run(name):
-    """It is loaded, predicts, is evaluated, goes on, and is drawn as ever."""
+    """It loads, predicts, evaluates, resumes and draws as before."""
     stored, now = STORED[name], drive.ask("measure", name, *(["figures"] if name in DRAWN else []))
     wrong = [
         line
@@ -68,7 +68,7 @@ def test_old_run(name):
 
 
 def test_help():
-    """In words: versions of Python break lines elsewhere."""
+    """Compare word by word, because versions of Python break lines differently."""
     texts = {path.name: path.read_text() for path in (drive.HERE / "help").iterdir()}
     now = drive.ask("help")
     assert now.keys() == texts.keys()

@@ -1,1 +1,1 @@
-"""The web page of the lessons: `python -m lessons web` (Sphinx, two columns, no network)."""
+"""The web page of the lessons: `python -m lessons web` (Sphinx, two columns, works offline)."""

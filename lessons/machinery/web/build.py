@@ -1,4 +1,4 @@
-"""Builds the web page: stages the pages as Sphinx's sources and replaces the folder `_site`."""
+"""Build the web page: stage the lessons as Sphinx sources and replace the folder `_site`."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ from lessons.machinery.web import reference
 
 SITE = LESSONS.parent / "_site"
 NEEDED = ("sphinx", "myst_parser", "furo", "mathjax")
-WRITING = "\n## Writing: the format\n"  # from here on lessons/README.md is for writers
+WRITING = "\n## Writing: the format\n"  # from here on, lessons/README.md is for authors
 SETTINGS = {
     "project": "minicaps lessons",
     "html_title": "minicaps lessons",
@@ -23,7 +23,7 @@ SETTINGS = {
         "lessons.machinery.web.prose",
     ],
     "myst_enable_extensions": ["dollarmath", "alert"],
-    "myst_update_mathjax": False,  # static/maths.js says all there is to say
+    "myst_update_mathjax": False,  # static/maths.js holds all settings
     "mathjax_path": "mathjax/tex-svg.js",
     "mathjax_options": {"defer": "defer"},
     "html_theme": "furo",
@@ -38,11 +38,11 @@ SETTINGS = {
 
 
 class SiteError(Exception):
-    """The web page cannot be built: the message says what to do."""
+    """The web page cannot be built. The message says what to do."""
 
 
 def build(site=SITE):
-    """Build the web page into the folder `site`, which it replaces. SiteError where it cannot."""
+    """Build the web page and replace the folder `site` with it. Raises SiteError on failure."""
     if missing := [name for name in NEEDED if not find_spec(name)]:
         names = ", ".join(missing)
         raise SiteError(f"{names} cannot be imported: pip install -e '.[web]' installs them")
@@ -55,10 +55,10 @@ def build(site=SITE):
 
 
 def _replace(site, made):
-    """Put the new folder `made` in the place of `site`, a folder that was built before or nothing.
-    Moving would put it inside of whatever is still there."""
+    """Move the new folder `made` to `site`. An earlier build there is removed first, because a
+    folder that is moved onto an existing one ends up inside it."""
     if site.is_symlink() or (site.exists() and not site.is_dir()):
-        raise SiteError(f"{site} is no folder, which the web page would replace: move it away")
+        raise SiteError(f"{site} is not a folder that the web page could replace: move it away")
     try:
         if site.exists():
             shutil.rmtree(site)
@@ -68,9 +68,9 @@ def _replace(site, made):
 
 
 def stage(folder):
-    """Write the pages with their figures and results into a new folder, as Sphinx reads them.
+    """Write the pages, figures and results into a new folder, in the form that Sphinx reads.
 
-    The caption of a quote takes the place of an empty line: Sphinx names the lines of the lesson.
+    The caption of a quote replaces an empty line, so that Sphinx reports the lesson's line numbers.
     """
     shutil.copytree(LESSONS / "figures", folder / "figures")
     shutil.copytree(LESSONS / "results", folder / "results")
@@ -119,11 +119,11 @@ def _run_sphinx(source, made):
     except SphinxError as error:
         raise SiteError(f"Sphinx cannot build the pages: {error}") from error
     if app.statuscode:
-        raise SiteError("Sphinx warns, see above: mend the page that it names, and build again")
+        raise SiteError("Sphinx warns (see above): fix the page that it names and build again")
 
 
 def _copy_maths(target):
-    """Copy MathJax, which draws the formulas, and its licence from the installed package."""
+    """Copy MathJax, which renders the formulas, and its license from the installed package."""
     source = Path(find_spec("mathjax").origin).parent / "static" / "mathjax"
     target.mkdir(parents=True)
     shutil.copy(source / "es5" / "tex-svg.js", target)

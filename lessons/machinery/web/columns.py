@@ -1,7 +1,7 @@
-"""A Sphinx extension: prose beside the code that follows it, and links to numbered equations.
+"""Sphinx extension that sets prose beside the code that follows it and links numbered equations.
 
-A page becomes rows. On the left of a row is a run of prose, on its right the code, the outputs and
-the figures that follow. Tables and solutions go across; inside a solution are rows again.
+A page is divided into rows. The left side of a row holds a run of prose, the right side the code,
+outputs and figures that follow it. Tables and solutions span both; a solution has rows inside.
 """
 
 import re
@@ -32,7 +32,7 @@ def setup(app):
 
 
 def find_equations(app):
-    """Remember the address of each numbered equation of the lessons."""
+    """Record the address of each numbered equation in the lessons."""
     app.config.equations = {
         number: f"{path.stem}.html#eq-{number}"
         for path in find_pages()
@@ -41,18 +41,18 @@ def find_equations(app):
 
 
 def number_equations(app, doctree):
-    """Turn the number at the end of a formula into its tag, and into a place to link to."""
+    """Turn the number at the end of a formula into its tag and a target for links."""
     for formula in list(doctree.findall(nodes.math_block)):
         if found := NUMBERED.search(formula.astext()):
             words = formula.astext()[: found.start()]
             formula[:] = [nodes.Text(rf"{in_lines(words)}\tag{{{found[1]}}}")]
             place = nodes.container("", classes=["equation"], ids=[f"eq-{found[1]}"])
-            formula.replace_self(place)  # the theme would repeat an id of the formula itself
+            formula.replace_self(place)  # the theme would duplicate an id on the formula itself
             place += formula
 
 
 def in_lines(formula):
-    """A long formula on several lines, broken at its wide gaps, so that a column can hold it."""
+    """Break a long formula into lines at its wide gaps, so that it fits into a column."""
     lines = []
     for piece in GAP.split(formula) if len(formula) > 75 else [formula]:
         if lines and len(lines[-1] + piece) <= 60:
@@ -80,7 +80,7 @@ def link_prose(app, doctree):
 
 
 def link_comments(app, html):
-    """The same in the comments and docstrings of highlighted code."""
+    """Do the same in the comments and docstrings of highlighted code."""
 
     def link(found):
         address = app.config.equations.get(found[1])
@@ -98,7 +98,7 @@ def lay_out(app, doctree):
 
 
 def rows(children):
-    """The nodes, in order, with each run of prose and of work put into a row."""
+    """Return the nodes in order, with each run of prose and the code after it put into a row."""
     made, words, work = [], [], []
 
     def close():
@@ -118,7 +118,7 @@ def rows(children):
 
 
 def grouped(children):
-    """Yield (kind, nodes). What a <details> folds is one group, from its first tag to its last."""
+    """Yield (kind, nodes). A <details>, from its opening tag to its closing tag, is one group."""
     children = iter(children)
     for node in children:
         if not is_tag(node, "<details>"):
@@ -157,7 +157,7 @@ def is_picture(node):
 
 
 def add_steppers(app, doctree):
-    """Lay the data of its stepper beside each picture that has one: stepper.js does the rest."""
+    """Add the data of its stepper to each figure that has one; stepper.js does the rest."""
     for picture in list(doctree.findall(nodes.image)):
         data = (app.srcdir / picture["uri"]).with_suffix(".json")
         if data.is_file():
@@ -174,4 +174,4 @@ def finish_page(app, pagename, templatename, context, doctree):
         context["body"] = link_comments(app, body)
     tree = context["toctree"](collapse=True, titles_only=False, maxdepth=2, includehidden=True)
     context["furo_navigation_tree"] = tree  # with the sections of this page
-    context["furo_hide_toc"] = True  # so that its place is free for the code
+    context["furo_hide_toc"] = True  # leaves its space for the code

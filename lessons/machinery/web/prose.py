@@ -1,7 +1,7 @@
-"""A Sphinx extension: what prose needs on the web page and has from GitHub, or cannot have there.
+"""Sphinx extension that adapts the headings of boxes and the line breaks beside formulas.
 
-A box of Markdown, `> [!TIP]`, says what it is in bold: here that is its heading. And a formula is
-a picture, beside which a browser may break the line: its full stop stays with it.
+A box in Markdown, `> [!TIP]`, starts with its title in bold, which becomes its heading here. A
+formula is an image, next to which a browser may break the line, so punctuation is kept with it.
 """
 
 import re
@@ -18,7 +18,7 @@ def setup(app):
 
 
 def head_boxes(app, doctree):
-    """Make the first words of a box, in bold, its heading in place of "Tip"."""
+    """Make the bold words that open a box its heading, in place of "Tip"."""
     for box in list(doctree.findall(nodes.tip)):
         words = box.next_node(nodes.strong)
         if words and box.astext().startswith(words.astext()):
@@ -28,7 +28,7 @@ def head_boxes(app, doctree):
 
 
 def hold_marks(app, doctree):
-    """Hold the marks that touch a formula of the text to it, in a span that is not broken."""
+    """Keep an inline formula and the punctuation around it together, in an unbreakable span."""
     for formula in list(doctree.findall(nodes.math)):
         around = formula.parent
         place = around.index(formula)
@@ -38,7 +38,7 @@ def hold_marks(app, doctree):
 
 
 def _take(around, place, marks):
-    """Take the marks, as a list of one text or none, from the text that is at this place."""
+    """Remove the punctuation from the text at this place; return a list of one text, or []."""
     text = around[place] if 0 <= place < len(around) else None
     if not isinstance(text, nodes.Text) or not (found := marks.search(text)):
         return []

@@ -1,4 +1,4 @@
-// What MathJax has to know; and formulas that are too wide for their column shrink, to 60 % at most.
+// Settings of MathJax. Formulas too wide for their column shrink, to no less than 60 %.
 function fit() {
   for (const formula of document.querySelectorAll("div.math")) {
     formula.style.fontSize = "";
@@ -13,16 +13,16 @@ async function drawn() {
   if (document.readyState !== "complete") await new Promise((done) => addEventListener("load", done));
   fit();
   addEventListener("resize", fit);
-  document.addEventListener("toggle", fit, true); // formulas of a solution have no width before
+  document.addEventListener("toggle", fit, true); // formulas in a solution have no width until it opens
   const target = document.getElementById(location.hash.slice(1));
-  if (target) target.scrollIntoView(); // formulas and pictures above it have grown since
+  if (target) target.scrollIntoView(); // formulas and figures above it have grown in the meantime
 }
 
 window.MathJax = {
   options: {
     ignoreHtmlClass: ".*",
     processHtmlClass: "math",
-    enableMenu: false, // its place in the Tab order is at every formula
+    enableMenu: false, // it would add every formula to the Tab order
   },
   startup: {
     pageReady: () => MathJax.startup.defaultPageReady().then(drawn),

@@ -1,4 +1,4 @@
-// Turns a picture that has a stepper (see lessons/steppers.py) into SVG with sliders.
+// Replace a figure that has a stepper (see machinery/steppers.py) by SVG with sliders.
 function slider([name, values], show) {
   const label = document.createElement("label");
   const [input, output] = ["input", "output"].map((tag) => document.createElement(tag));
@@ -26,7 +26,7 @@ for (const data of document.querySelectorAll("script.stepper-data")) {
     const frame = controls.reduce((at, { input, count }) => at * count + +input.value, 0);
     svg.innerHTML = frames[frame].map((number) => pieces[number]).join("");
     const state = controls.map((control) => control.words()).join(", ");
-    svg.setAttribute("aria-label", `Now ${state}. The picture without sliders: ${picture.alt}`);
+    svg.setAttribute("aria-label", `Now ${state}. The figure without sliders: ${picture.alt}`);
   }
 
   const stepper = document.createElement("div");

@@ -1,7 +1,7 @@
-"""Files that are written whole or not at all, and folders that one run at a time writes into.
+"""Atomic writing of files, and locks for folders that only one run may write to at a time.
 
-A file is written under a temporary name and renamed when it is complete, so that the last good one
-survives a full disk, a killed process or a power cut.
+A file is written under a temporary name and renamed once it is complete, so that the last good
+version survives a full disk, a killed process or a power failure.
 """
 
 import csv
@@ -19,21 +19,21 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-FILE = "in-use"  # stands in the folder where the system cannot lock the folder itself
+FILE = "in-use"  # lock file for systems that cannot lock the folder itself
 
 
 @contextmanager
 def replacing(path):
-    """Give a binary file to write into; it takes the place of `path` when all is written.
+    """Open a binary file that replaces `path` once it has been written completely.
 
-    Raises CheckpointError if that fails; a file that was there before is unchanged then. What a
-    process that was killed has left of its writing is removed.
+    Raises CheckpointError if writing fails; an existing file is then left unchanged. Unfinished
+    files that killed processes have left behind are removed.
     """
     path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")  # of this process alone
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")  # unique to this process
     try:
-        if path.exists() and not path.is_file():  # renaming would take the place of a device
-            raise CheckpointError(f"cannot write {path}: there is something that is no file")
+        if path.exists() and not path.is_file():  # renaming would replace a device
+            raise CheckpointError(f"cannot write {path}: it exists and is not a regular file")
         _sweep(path)
         with open(temporary, "wb") as file:
             yield file
@@ -47,7 +47,7 @@ def replacing(path):
 
 
 def _sweep(path):
-    """Remove the unfinished files for `path` whose processes are no more."""
+    """Remove unfinished files for `path` whose processes no longer exist."""
     for part in path.parent.glob("*.part"):
         name, _, process = part.stem.rpartition(".")
         if name == path.name and process.isdecimal() and not _alive(int(process)):
@@ -55,26 +55,26 @@ def _sweep(path):
 
 
 def _alive(process):
-    """Tell whether a process runs; True where the system does not tell without harm."""
+    """Return whether a process is running; True if the system has no safe way to check."""
     if os.name != "posix":
         return True
     try:
-        os.kill(process, 0)  # sends nothing
+        os.kill(process, 0)  # signal 0 only checks that the process exists
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # another user's; no number of a process
+    except (OSError, OverflowError):  # owned by another user; not a valid process ID
         pass
     return True
 
 
 def write_json(path, value):
-    """Write `value` to `path`, all or nothing, readable by people too."""
-    with replacing(path) as file:  # ASCII, so it is the same in any locale
+    """Write `value` to `path` atomically, as indented JSON."""
+    with replacing(path) as file:  # ASCII, so the file is the same in every locale
         file.write(json.dumps(value, indent=2).encode("ascii") + b"\n")
 
 
 def write_csv(path, header, rows):
-    """Write a table to `path`, all or nothing; names of files are written as they are."""
+    """Write a table to `path` atomically; undecodable bytes in file names are preserved."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -88,13 +88,13 @@ def write_csv(path, header, rows):
 
 def reason(error):
     if isinstance(error, FileExistsError | NotADirectoryError):
-        return "a file is where a folder is needed"
+        return "a file exists where a folder is needed"
     return error.strerror or str(error)
 
 
 @contextmanager
 def writing(place, instead="choose another --out"):
-    """Make an OSError in the block a CheckpointError, which says what to do instead."""
+    """Re-raise any OSError in the block as a CheckpointError that says what to do instead."""
     try:
         yield
     except OSError as error:
@@ -102,9 +102,9 @@ def writing(place, instead="choose another --out"):
 
 
 def results_folder(folder, instead="choose another --out"):
-    """Make a folder, and find out now, not after the work, that it can be written into.
+    """Create a folder and check, before any work is done, that files can be written to it.
 
-    Raises CheckpointError, which says what to do instead.
+    Raises CheckpointError if not, with a message that says what to do instead.
     """
     with writing(folder, instead):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -114,10 +114,10 @@ def results_folder(folder, instead="choose another --out"):
 
 @contextmanager
 def locked(folder):
-    """Keep other processes that ask for this lock out of `folder`; CheckpointError if one has it.
+    """Lock `folder` against other runs; raise CheckpointError if another one holds the lock.
 
-    The folder itself is locked: there is nothing that a kill -9 could leave behind. On a system
-    without such locks a file stands for it, which after a crash is to be removed by hand.
+    The folder itself is locked, so a kill -9 leaves nothing behind. On systems without such locks,
+    a lock file is used instead; after a crash, it has to be removed by hand.
     """
     hold = _folder_lock if fcntl else _file_lock
     with hold(Path(folder)):
@@ -132,9 +132,9 @@ def _folder_lock(folder):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CheckpointError(
-                f"another run is writing into {folder}: wait for its end, or take another folder"
+                f"another run is writing to {folder}: wait until it ends, or choose another folder"
             ) from None
-        except OSError:  # a network's file system that has no locks
+        except OSError:  # a network file system without locks
             pass
         yield
     finally:
@@ -148,7 +148,7 @@ def _file_lock(folder):
         file.touch(exist_ok=False)
     except FileExistsError:
         raise CheckpointError(
-            f"another run is writing into {folder}: wait for its end, or, if it has crashed, remove"
+            f"another run is writing to {folder}: wait until it ends or, if it has crashed, remove"
             f" {file}"
         ) from None
     try:
@@ -159,9 +159,9 @@ def _file_lock(folder):
 
 
 def check_unused(folder):
-    """Raise ValueError if a new run cannot have `folder` for itself."""
+    """Raise ValueError if `folder` exists and contains anything but a lock file."""
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and {p.name for p in folder.iterdir()} <= {FILE}):
         raise ValueError(
-            f"{folder} exists already: choose another --out, or go on with --resume {folder}"
+            f"{folder} already exists: choose another --out, or continue with --resume {folder}"
         )

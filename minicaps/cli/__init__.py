@@ -1,1 +1,1 @@
-"""What all commands share: how they start, fail and stop, and what machine they run on."""
+"""Code shared by all commands: startup, errors, signals, and a description of the machine."""

@@ -1,19 +1,19 @@
-"""Make the C library keep the memory that arrays give back."""
+"""Make the C library keep the memory of freed arrays."""
 
 import ctypes
 import sys
 
-M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # names of glibc's malloc.h
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
 
 
 def keep_memory():
-    """Ask glibc to keep freed memory for the next array; return whether it agreed.
+    """Ask glibc to keep freed memory for later arrays; return whether it agreed.
 
-    By default a large array is mapped afresh and unmapped when it dies, so every step of a
-    training loop pays again for clearing the pages of all its temporaries. Without mapping, and
-    without giving back the end of the heap, the pages stay. The process then never shrinks below
-    its peak, which is why commands call this and importing minicaps does not. All threads share
-    what is kept. On systems other than Linux with glibc nothing happens.
+    By default, glibc maps fresh memory for each large array and unmaps it when the array is freed,
+    so every step of a training loop pays again for clearing the pages of all its temporaries. With
+    mapping and heap trimming disabled, the pages are reused. The process then never shrinks below
+    its peak, which is why the commands call this function but importing minicaps does not. All
+    threads share the kept memory. On systems other than Linux with glibc, nothing happens.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,4 +1,4 @@
-"""What the commands share: how they start, what they take, how they fail."""
+"""Startup, error handling, and option types shared by the commands."""
 
 import argparse
 import math
@@ -18,12 +18,12 @@ from minicaps.threads import one_blas_thread
 
 
 class WrongUsage(Exception):
-    """Options that make no sense for this data or this run; for the parser to refuse."""
+    """Options that are invalid for this data or run; the parser reports them as usage errors."""
 
 
 @contextmanager
 def usage():
-    """Make a ValueError, found before any work, a WrongUsage."""
+    """Re-raise a ValueError, found before any work is done, as WrongUsage."""
     try:
         yield
     except ValueError as error:
@@ -31,16 +31,16 @@ def usage():
 
 
 def start(main):
-    """Run `main` with a standard output that may be a pipe, closed, or unable to show a letter.
+    """Run `main`, even if standard output is a pipe, closed, or unable to show some characters.
 
-    Ctrl-C is for `main` only: before and after, where nothing is to be saved, it ends the process
-    (see `minicaps.cli.silence`).
+    Only `main` handles Ctrl-C: before and after it runs, there is nothing to save, so Ctrl-C ends
+    the process (see `minicaps.cli.silence`).
     """
     keep_memory()
     one_blas_thread()
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed: no file that is opened later may take its place
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (as long as we run)
+        if getattr(sys, name) is None:  # closed: no file opened later may take its place
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (stays open until we exit)
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     try:
         if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
@@ -48,20 +48,20 @@ def start(main):
         code = main()
         if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-    except KeyboardInterrupt:  # while options were read
+    except KeyboardInterrupt:  # while the options were parsed
         return 130
     try:
         sys.stdout.flush()
-    except OSError:  # told already; Python must not try once more when it exits
+    except OSError:  # already reported; Python must not try again when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
-def guarded(name, work, *, no_memory="try fewer pictures, or smaller ones"):
-    """Run work() and return its exit code, or 0 for None; what a user can cause becomes a sentence
-    and exit code 1 (130 for Ctrl-C). Warnings become messages, once each.
+def guarded(name, work, *, no_memory="try fewer or smaller images"):
+    """Run work() and return its exit code, or 0 if it returns None. Errors that a user can cause
+    are printed as one sentence, with exit code 1 (130 for Ctrl-C); each warning is printed once.
 
-    name: the command's, such as minicaps.train. no_memory: what to try then.
+    name: name of the command, such as minicaps.train. no_memory: what to try if memory runs out.
     """
     try:
         with _warned_once(name):
@@ -75,22 +75,22 @@ def guarded(name, work, *, no_memory="try fewer pictures, or smaller ones"):
 
 
 def _system(error):
-    """What the system refused, in words."""
+    """Return a description of an operating system error."""
     if isinstance(error, BrokenPipeError):
-        return "stopped, as nobody reads its output any more (Broken pipe)"
+        return "stopped because the output pipe was closed (Broken pipe)"
     said = reason(error)
     return f"cannot use {error.filename}: {said}" if error.filename else said
 
 
 def fail(name, message, code=1):
-    """Say what went wrong on standard error; return the exit code."""
+    """Print an error message to standard error and return the exit code."""
     print(f"{name}: {message}", file=sys.stderr)
     return code
 
 
 @contextmanager
 def _warned_once(name):
-    """Pass on a warning as a message, and only the first that a line of code has."""
+    """Print warnings as messages, but only the first one from each line of code."""
     told = set()
 
     def show(message, category, filename, lineno, file=None, line=None):
@@ -107,21 +107,21 @@ def _warned_once(name):
 
 
 def parser_for_run(name, about, examples):
-    """The parser of a command about a trained network, RUN; both texts are shown as they are."""
+    """Return the parser of a command for a trained network, RUN; both texts are shown verbatim."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {name}",
         description=about,
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    text = "run folder (its best epoch), or a checkpoint"
+    text = "run folder (its best epoch is used) or checkpoint file"
     parser.add_argument("run", metavar="RUN", type=Path, help=text)
     return parser
 
 
 def add_device(group):
-    """Let the user choose where to compute."""
-    text = "auto, cpu, gpu: where to compute (default: auto)"
+    """Add the option --device."""
+    text = "device to compute on: auto, cpu, gpu (default: auto)"
     choices = ["auto", "cpu", "gpu"]
     group.add_argument("--device", choices=choices, default="auto", metavar="DEVICE", help=text)
 
@@ -130,9 +130,9 @@ def add_device(group):
 
 
 def number(kind, low, high=math.inf, ends="[)"):
-    """Return an argparse type: a number of `kind` from `low` to `high`.
+    """Return an argparse type that accepts numbers of type `kind` from `low` to `high`.
 
-    ends: as in mathematics, "[)" includes `low`, but not `high`.
+    ends: brackets of the interval; "[)" includes `low` but not `high`.
     """
     what = "a whole number" if kind is int else "a number"
     span = f"of at least {low}" if ends[0] == "[" else f"above {low}"

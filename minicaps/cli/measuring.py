@@ -1,4 +1,4 @@
-"""What figures depend on: processor, threads, BLAS, versions, load; and memory of a process."""
+"""Describe the machine (processor, threads, BLAS, versions, load) and measure peak memory."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from minicaps.threads import cores
 
 
 def describe_machine():
-    """What the figures depend on, and how busy the machine is before we begin."""
+    """Return the hardware, the software versions and the load that measured times depend on."""
     return {
         "cpu": _cpu_model(),
         "cores": cores(),
@@ -29,12 +29,12 @@ def describe_machine():
 
 
 def process_peak():
-    """Most bytes of memory that this process has had, or None where the system does not tell."""
+    """Return the peak memory of this process in bytes, or None if the system does not report it."""
     if sys.platform == "darwin":
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    try:  # not ru_maxrss, which a process of Linux inherits from the one that started it
+    try:  # not ru_maxrss, which a Linux process inherits from its parent
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
@@ -42,9 +42,9 @@ def process_peak():
 
 
 def in_a_process(module, *arguments):
-    """Run `python -m module` in a process of its own; return what it prints.
+    """Run `python -m module` in a separate process and return its standard output.
 
-    Raises ProcessError, with the last line of its message, if it fails.
+    Raises ProcessError, with the last line of the error output, if the process fails.
     """
     paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -52,7 +52,7 @@ def in_a_process(module, *arguments):
     done = subprocess.run(line, capture_output=True, text=True, env=environment)
     if done.returncode:
         last = (done.stderr.splitlines() or ["no message"])[-1]
-        raise ProcessError(f"python -m {module} has failed: {last}")
+        raise ProcessError(f"python -m {module} failed: {last}")
     return done.stdout
 
 
@@ -66,23 +66,23 @@ def _cpu_model():
 
 
 def _blas():
-    """Name and threads of NumPy's BLAS; threads None where it does not tell (Apple's)."""
+    """Return the name and threads of NumPy's BLAS; threads is None if unknown (Apple's)."""
     loaded = [library for library in threadpool_info() if library["user_api"] == "blas"]
     if not loaded:
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return {"blas": f"{built['name']} {built['version']}", "blas_threads": None}
-    first = loaded[0]  # NumPy's: it is the first to be imported
+    first = loaded[0]  # NumPy's, which is imported first
     name = f"{first['internal_api']} {first['version']}"
     if "architecture" in first:
-        name += f" ({first['architecture']})"  # which code it runs: it may not know the processor
+        name += f" ({first['architecture']})"  # its code path: BLAS may not know the processor
     return {"blas": name, "blas_threads": first["num_threads"]}
 
 
 def print_machine(report):
-    """Print what `describe_machine` found, and the other side's versions if there is one."""
+    """Print the report of `describe_machine`, and the version of PyTorch if it is included."""
     print(f"{report['cpu']}, {report['cores']} cores, Python {report['python']}")
     ours = f"minicaps {report['minicaps']}, NumPy {report['numpy']}: {report['threads']} threads"
-    print(f"{ours}; {report['blas']}: {report['blas_threads'] or 'unknown'} in each")
+    print(f"{ours}; {report['blas']}: {report['blas_threads'] or 'unknown'} per thread")
     if "torch" in report:
         print(f"torch {report['torch']}: {report['torch_threads']} threads")
     if report["load"] and report["load"] > 0.5 * report["cores"]:

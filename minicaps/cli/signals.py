@@ -1,11 +1,11 @@
-"""SIGINT and SIGTERM as a request to stop, so that a training can save before it ends."""
+"""Treat SIGINT and SIGTERM as requests to stop, so that training can save before it ends."""
 
 import signal
 from contextlib import contextmanager
 
 
 class StopRequest:
-    """True in a condition once SIGINT (Ctrl-C) or SIGTERM has come; a second one interrupts."""
+    """Truthy once SIGINT (Ctrl-C) or SIGTERM has arrived; a second signal interrupts at once."""
 
     def __init__(self):
         self.signal = None
@@ -15,7 +15,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self):
-        """Note the signals instead of being torn out of an update by them."""
+        """Record signals in the block, so that they never interrupt an update."""
 
         def note(number, frame):
             self.signal = number

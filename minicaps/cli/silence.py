@@ -1,7 +1,7 @@
 """Keep Ctrl-C silent while a command is still being imported.
 
-`python -m minicaps.…` imports this first: until `minicaps.cli.command.start` listens, Ctrl-C ends
-the process without a traceback. Imported by any other program, it leaves signals alone.
+`python -m minicaps.…` imports this first: until `minicaps.cli.command.start` takes over, Ctrl-C
+ends the process without a traceback. In any other program, this module leaves signals alone.
 """
 
 import signal

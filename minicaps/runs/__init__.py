@@ -1,4 +1,4 @@
-"""Run folders and checkpoints: write them, load a run, its model and its data, and measure it."""
+"""Run folders and checkpoints: write them, load a run with its model and data, and evaluate it."""
 
 from minicaps.runs.building import load_model
 from minicaps.runs.run import Run, open_run

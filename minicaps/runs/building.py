@@ -1,4 +1,4 @@
-"""Models from what names them: the options of a training, or a checkpoint, which restores one."""
+"""Build models from training options, or restore them from checkpoints."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,11 +12,11 @@ from minicaps.models import Network
 from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.runs import checkpoint
 
-CENTRED = ("mnist", "strokes")  # data whose ink is centered
+CENTRED = ("mnist", "strokes")  # data sets whose ink is centered
 
 
 def build_model(options, data):
-    """Make the model that `options` describe for the pictures and classes of `data`."""
+    """Build the model that `options` describe for the images and classes of `data`."""
     own = options.model
     available = asdict(own) | {"decoder": bool(own.reconstruction), "seed": options.run.seed}
     wanted = models.options_of(own.name)
@@ -28,12 +28,12 @@ def build_model(options, data):
 
 
 def tell_apart(saved, here):
-    """In words, what two networks differ in, each given as the description in a checkpoint."""
+    """Describe the differences between two networks, each given as the metadata of a checkpoint."""
     known = [_flat(meta["model"], meta["options"]) for meta in (saved, here)]
-    if known[0]["model"] != known[1]["model"]:  # they have different options, too
+    if known[0]["model"] != known[1]["model"]:  # their options differ, too
         known = [{"model": flat["model"]} for flat in known]
     return "; ".join(
-        f"{name} is {known[0].get(name, 'not set')} in the checkpoint, {value} in this run"
+        f"{name} is {known[0].get(name, 'not set')} in the checkpoint, but {value} in this run"
         for name, value in known[1].items()
         if known[0].get(name) != value
     )
@@ -46,11 +46,11 @@ def _flat(config, options):
 
 
 def load_model(path: str | Path, device: Device | str = "cpu") -> Network:
-    """Load the network of a run folder (its best epoch) or of one checkpoint, in evaluation mode.
+    """Load the network of a run folder (its best epoch) or a checkpoint file, in evaluation mode.
 
-    device: a `minicaps.backend.Device`, or the name of one. The network knows its class names,
-    loss and preprocessing; `predict` uses them. Raises CheckpointError if there is no checkpoint
-    that this minicaps can read.
+    device: a `minicaps.backend.Device` or the name of one. The network has the class names, loss
+    and preprocessing of its training; `predict` uses them. Raises CheckpointError if `path` holds
+    no checkpoint that this version of minicaps can read.
     """
     device = choose_device(device) if isinstance(device, str) else device
     path = checkpoint.best_of(path)
@@ -59,7 +59,7 @@ def load_model(path: str | Path, device: Device | str = "cpu") -> Network:
 
 
 def build_saved(path, arrays, meta, device) -> Network:
-    """The model of `load_model` from what `checkpoint.load` gave for `path`."""
+    """Build the model for `load_model` from what `checkpoint.load` returned for `path`."""
     config, state = meta["model"], checkpoint.unpack(arrays, "model")
     try:
         model = models.build(
@@ -67,11 +67,11 @@ def build_saved(path, arrays, meta, device) -> Network:
         )
         model.astype(next(iter(state.values())).dtype).load_state_dict(state)
     except (KeyError, TypeError, ValueError, StopIteration) as error:
-        raise CheckpointError(f"{path} holds no model to build: {error}") from error
+        raise CheckpointError(f"{path} contains no model that can be built: {error}") from error
     if not all(np.isfinite(array).all() for array in state.values()):
         raise CheckpointError(
-            f"{path} has parameters that are infinite or NaN: it is damaged, as no training saves"
-            " such; take another checkpoint of the run"
+            f"{path} has parameters that are infinite or NaN: it is damaged, because training"
+            " saves finite parameters only; use another checkpoint of the run"
         )
     with checkpoint.fitting(path):
         _describe(model, meta.get("preprocessing"), meta.get("options", {}))
@@ -79,11 +79,11 @@ def build_saved(path, arrays, meta, device) -> Network:
 
 
 def _describe(model, images, options):
-    """Tell a model what its checkpoint knows of its classes, its images and its training."""
+    """Set the loss, class names and preprocessing of a model from its checkpoint."""
     model.loss = options.get("loss") or usual_loss(model.config["name"])
     if model.loss not in LOSSES:
         raise ValueError(f"unknown loss {model.loss!r}")
-    if images is None:  # not saved by a training
+    if images is None:  # not saved during training
         return
     names = tuple(map(str, images["class_names"]))
     if len(names) != model.config["classes"]:

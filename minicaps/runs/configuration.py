@@ -1,7 +1,7 @@
-"""The options of a run: one frozen record, with the sections of `python -m minicaps.train --help`.
+"""Options of a run, in frozen dataclasses that follow `python -m minicaps.train --help`.
 
-Checkpoints and config.json hold it as a flat dictionary. What a value means, which are allowed, and
-which go together: `minicaps.train.options`.
+Checkpoints and config.json store the options as a flat dictionary. `minicaps.train.options` defines
+their meaning, the allowed values, and the allowed combinations.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -11,7 +11,7 @@ from minicaps import data
 
 @dataclass(frozen=True)
 class DataOptions:
-    """The data, how it is split, and how its pictures are changed."""
+    """Options for the data set, its split, and changes to the images."""
 
     name: str = "strokes"  # or a path
     data_dir: str | None = None
@@ -19,11 +19,11 @@ class DataOptions:
     limit: int | None = None
     compose: int | None = None
     layout: str | None = None
-    validation: float | int = 0.1  # share, or number of pictures
+    validation: float | int = 0.1  # fraction or number of images
     shift: int | None = None
 
     def load(self, seed) -> data.Dataset:
-        """Load the data; seed: see `minicaps.data.load`, which says what it raises, too."""
+        """Load the data; see `minicaps.data.load` for the meaning of `seed` and the errors."""
         return data.load(
             self.name,
             folder=self.data_dir,
@@ -35,7 +35,7 @@ class DataOptions:
         )
 
     def split(self, dataset, seed):
-        """The training and the validation pictures of a data set; the latter None without."""
+        """Return the training and validation sets; the latter is None if no images are held out."""
         if not self.validation:
             return dataset.train, None
         return dataset.cut_validation(self.validation, seed)
@@ -43,7 +43,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The network; None is what its class has as the default, or that it has no such option."""
+    """Options for the network; None means the class default, or that the class lacks the option."""
 
     name: str = "capsnet"
     preset: str | None = "small"
@@ -61,7 +61,7 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class OptimizationOptions:
-    """What is minimized, how, and for how long."""
+    """Options for the loss, the optimizer, and the length of training."""
 
     loss: str | None = None
     epochs: int = 6
@@ -77,7 +77,7 @@ class OptimizationOptions:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Seeds, devices and folders."""
+    """Options for seeds, devices, folders, and output."""
 
     seed: int = 0
     seeds: int | None = None
@@ -93,7 +93,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Options:
-    """All options of a run. Flat, the `name` of a section is called like the section."""
+    """All options of a run. In flat form, a section's `name` is stored under the section's name."""
 
     data: DataOptions = DataOptions()
     model: ModelOptions = ModelOptions()
@@ -102,7 +102,7 @@ class Options:
 
     @classmethod
     def from_dict(cls, flat):
-        """Take options from a flat dictionary, defaults for those that it lacks."""
+        """Create options from a flat dictionary, with defaults for those that are missing."""
         sections = {}
         for section in fields(cls):
             keys = {field.name: _flat(section.name, field.name) for field in fields(section.type)}
@@ -116,7 +116,7 @@ class Options:
         return {_flat(key, name): value for key, own in sections for name, value in own.items()}
 
     def replace(self, **changes) -> "Options":
-        """Return the options with `changes`, named as in the flat dictionary."""
+        """Return a copy with `changes`, whose names are those of the flat dictionary."""
         return Options.from_dict(self.to_dict() | changes)
 
 

@@ -1,4 +1,4 @@
-"""A model over a whole split: its activations, its mean loss, the number of right answers."""
+"""Run a model on a whole split: activations, mean loss, and number of correct predictions."""
 
 import numpy as np
 from tqdm import tqdm
@@ -14,9 +14,9 @@ from minicaps.models.multilabel import answers_of, right_answers
 
 
 def batches_for(model, split, size, *, stop=False):
-    """Iterate over a split in batches as `model` takes them: images, a Tensor, and labels.
+    """Iterate over batches (images, labels) of a split, with the images as a Tensor for `model`.
 
-    size: of a batch. Raises Interrupted as soon as `stop` is true.
+    size: batch size. Raises Interrupted as soon as `stop` is true.
     """
     for images, labels in batches(split, size):
         if stop:
@@ -26,9 +26,9 @@ def batches_for(model, split, size, *, stop=False):
 
 
 def outputs(model, function, split, size, *, stop=False) -> np.ndarray:
-    """What function(images) gives for all images of a split, (n, ...), on the host.
+    """Return function(images) for all images of a split, (n, ...), on the host.
 
-    function: of a Tensor, for which `model` is asked. size, stop: see `batches_for`.
+    function: maps a Tensor of images for `model` to a Tensor. size, stop: see `batches_for`.
     """
     with no_grad():
         found = [
@@ -39,17 +39,18 @@ def outputs(model, function, split, size, *, stop=False) -> np.ndarray:
 
 
 def classify(model, split, size=EVALUATION_BATCH, *, quiet=True, path="the model"):
-    """The activations of all classes for all pictures of `split`: (n, J), on the host.
+    """Return the activations of all classes for all images of `split`, (n, J), on the host.
 
-    path: of the model's checkpoint. Raises CheckpointError if an activation is infinite or NaN.
+    path: the model's checkpoint, for messages. Raises CheckpointError if an activation is
+    infinite or NaN.
     """
     bar = tqdm(
         total=len(split),
-        unit=" pictures",
+        unit=" images",
         unit_scale=True,
         delay=1,
         leave=False,
-        disable=True if quiet else None,  # None: no bar in a file or a pipe
+        disable=True if quiet else None,  # None: show no bar in a file or a pipe
     )
 
     def activations_of(images):
@@ -62,18 +63,18 @@ def classify(model, split, size=EVALUATION_BATCH, *, quiet=True, path="the model
     if not np.isfinite(activations).all():
         count = (~np.isfinite(activations).all(axis=1)).sum()
         raise CheckpointError(
-            f"the scores of {count:,} of {len(split):,} pictures are infinite or NaN: training"
+            f"the scores of {count:,} of {len(split):,} images are infinite or NaN: training"
             f" diverged, or {path} is damaged; evaluate an earlier checkpoint"
         )
     return activations
 
 
 def evaluate(model, split, loss, *, stop=False, answers=None):
-    """Return (mean loss, number of right answers) of `model` on all of `split`.
+    """Return (mean loss, number of correct predictions) of `model` on all of `split`.
 
-    loss: its name, one of `minicaps.models.losses.LOSSES`. Which answers are right: see
+    loss: one of the names in `minicaps.models.losses.LOSSES`. Predictions are counted as correct by
     `minicaps.models.multilabel.right_answers`. answers: zeros (J,) on the device, to which the
-    number of answers of each class is added. The sums stay on the device until the end.
+    number of predictions of each class is added. The sums stay on the device until the end.
     """
     was_training, total, right = model.training, 0, 0
     model.eval()

@@ -1,4 +1,4 @@
-"""Runs that have been trained: the model, and what is known of it, for the commands that use it."""
+"""Trained runs: the model, its options and its data, for the commands that use them."""
 
 import os
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from minicaps.runs.configuration import Options
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A trained network in evaluation mode, and where it comes from.
+    """Trained network in evaluation mode, with its origin.
 
-    path: its checkpoint. options: those it was trained with.
+    path: checkpoint that it was loaded from. options: options that it was trained with.
     """
 
     path: Path
@@ -30,14 +30,14 @@ class Run:
 
     @property
     def input_shape(self):
-        """(C, H, W) of the pictures that it was trained on."""
+        """Shape (C, H, W) of the training images."""
         return tuple(self.model.config["input_shape"])
 
 
 def open_run(path: str | Path, device: Device) -> Run:
-    """Open a run folder (its best epoch), or one checkpoint of it, on `device`.
+    """Open a run folder (its best epoch) or a single checkpoint of a run on `device`.
 
-    Raises CheckpointError for a folder without `best.npz`, and for what is no checkpoint.
+    Raises CheckpointError for a folder without `best.npz` or a file that is not a checkpoint.
     """
     path = checkpoint.best_of(path)
     arrays, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
@@ -46,15 +46,15 @@ def open_run(path: str | Path, device: Device) -> Run:
         if missing := {"data", "seed", "validation"} - {**meta["options"]}.keys():
             raise KeyError(*sorted(missing))
         options = Options.from_dict(meta["options"] | {"loss": model.loss})
-        os.fspath(options.data.name)  # TypeError for what is no path
+        os.fspath(options.data.name)  # TypeError if it is not a path
         return Run(path, model, device, options)
 
 
 def dataset(run: Run, folder=None, *, test_only=False) -> data.Dataset:
-    """The data that a run was trained on, split as it was then.
+    """Load the data that a run was trained on, with the same split.
 
-    folder: searched first, in the place of the one that training searched. test_only: the training
-    pictures are not needed; of a named data set there is one then.
+    folder: folder to search first, instead of the one given for training. test_only: whether only
+    the test images are needed; a named data set is then loaded with a single training image.
     """
     chosen = run.options.data
     chosen = replace(chosen, data_dir=folder or chosen.data_dir)

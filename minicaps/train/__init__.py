@@ -1,4 +1,4 @@
-"""`python -m minicaps.train`: train a network and write a run folder; `fit` does so in memory."""
+"""Train a network with `python -m minicaps.train` or, on arrays in memory, with `fit`."""
 
 from minicaps.train.fitting import fit
 

@@ -14,7 +14,7 @@ NAME = "minicaps.train"
 
 
 def main(arguments=None):
-    """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 128+n a signal."""
+    """Run the command; return 0 on success, 1 on failure, 2 on wrong usage, 128+n on signal n."""
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser()
     given = vars(parser.parse_args(arguments))
@@ -42,7 +42,7 @@ def _run(given, session):
             (forecast.show if options.run.estimate else begin)(session, options)
     except Interrupted:
         resume = f"python -m {NAME} --resume {shlex.quote(str(folder))}"
-        return fail(NAME, f"stopped and saved. Go on with:\n  {resume}", 128 + session.stop.signal)
+        return fail(NAME, f"stopped and saved. Resume with:\n  {resume}", 128 + session.stop.signal)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Train on arrays in memory, as a notebook does."""
+"""Train on arrays in memory, for example in a notebook."""
 
 import tempfile
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from minicaps.train.resume import train, write_config
 from minicaps.train.trainer import Trainer
 
 NAME = "minicaps.train.fit"
-# Options of the command that say which data to read, or that `fit` does not have
+# Options of the command that select the data to read or that `fit` does not support
 LEFT_OUT = {"data", "data_dir", "limit", "compose", "layout", "seeds", "resume", "estimate", "out"}
 
 
@@ -33,37 +33,42 @@ def fit(
     out: str | Path | None = None,
     **options: Any,
 ) -> Network:
-    """Train a network on images in memory; return that of its best epoch, in evaluation mode.
+    """Train a network on images in memory.
 
     Parameters
     ----------
     images : array (n, H, W), (n, H, W, C) or (n, C, H, W)
         Floats in [0, 1] or integers up to 255; see `minicaps.data.preprocessing.as_images`.
     labels : array (n,) or (n, J)
-        Class numbers or names; or, multi-label, zeros and ones.
+        Class numbers or names, or zeros and ones for multi-label data.
     class_names : sequence of str, optional
-        Names in the order of the class numbers. By default the labels themselves.
+        Names in the order of the class numbers. By default, the labels are used as names.
     test : pair (images, labels), optional
-        Measured once, after training. `minicaps.evaluate.evaluate` does it at any time.
+        Test set, evaluated once after training. `minicaps.evaluate.evaluate` can evaluate the
+        network at any time.
     out : path, optional
-        Where to keep a run folder, as that of `python -m minicaps.train`. By default nothing is
-        kept but the network that is returned.
+        Run folder to write, in the format of `python -m minicaps.train`. By default, only the
+        returned network is kept.
     **options
-        Those of `python -m minicaps.train`, with their defaults: model="capsnet", epochs=6,
-        batch_size=64, learning_rate=…, validation=0.1 (of the images, to choose the best epoch),
-        size=28, seed=0, device="auto", quiet=False and so on.
+        Options of `python -m minicaps.train`, with the same defaults: model="capsnet", epochs=6,
+        batch_size=64, learning_rate=…, validation=0.1 (fraction of the images that is held out to
+        choose the best epoch), size=28, seed=0, device="auto", quiet=False, and so on.
+
+    Returns
+    -------
+    Network
+        The network of the best epoch, in evaluation mode.
 
     Raises
     ------
     TypeError, ValueError
-        For options that do not exist or do not fit.
+        If an option does not exist or has an unsuitable value.
     minicaps.errors.UserError
-        For images and labels that cannot be used, a folder that cannot be written, or training
-        that diverges.
+        If the images or labels cannot be used, the folder cannot be written, or training diverges.
     """
     if unknown := sorted(options.keys() - (DEFAULTS.keys() - LEFT_OUT)):
         known = ", ".join(sorted(DEFAULTS.keys() - LEFT_OUT))
-        raise TypeError(f"fit has no option {', '.join(unknown)}; it has {known}")
+        raise TypeError(f"fit has no option {', '.join(unknown)}; its options are {known}")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
         given = parsed(_as_text(options), _refuse) | {"data": from_memory.NAME, "out": str(folder)}
@@ -94,7 +99,7 @@ def _dataset(images, labels, class_names, test, size):
 
 
 def _as_text(options):
-    """Options as the parser takes them; size may be a number or (height, width)."""
+    """Convert options for the parser; size may be a number or (height, width)."""
     size = options.get("size")
     return options | ({"size": list(size)} if isinstance(size, tuple) else {})
 

@@ -1,7 +1,7 @@
-"""`minicaps.train --estimate`: forecast time and memory of a run, measured by a few steps.
+"""`minicaps.train --estimate`: predict the time and memory of a run from a few measured steps.
 
-The steps are made with random pictures in a process of its own: in one that has done other work,
-what is free but kept would hide their memory.
+The steps use random images and run in a separate process: in a process that has done other work,
+freed memory that the allocator keeps would hide what the steps need.
 """
 
 import json
@@ -25,13 +25,13 @@ from minicaps.threads import one_blas_thread
 from minicaps.train.progress import describe
 from minicaps.train.trainer import Trainer
 
-WARM = 2  # steps: after two the optimiser has its state, and the allocator its habits
-STEPS, SECONDS = 10, 5.0  # timed: so many, or fewer when they have taken so long
+WARM = 2  # steps: after two, the optimizer has its state and the allocator has settled
+STEPS, SECONDS = 10, 5.0  # steps to time, and the time after which to stop early
 MIB = 2**20
 
 
 def show(session, options):
-    """Print what a run with these options would take; nothing is written."""
+    """Print the memory and time that a run with these options would take; write nothing."""
     trainer = session.prepare(options)
     model, tested = trainer.model, len(trainer.data.test)
     describe(trainer)
@@ -43,22 +43,22 @@ def show(session, options):
     shape = train.pixels.shape[1:]
     found = json.loads(in_a_process("minicaps.train.forecast", json.dumps(kinds), *shape, classes))
     pictures = sum(part.nbytes for part in (trainer.data.train, trainer.data.test))
-    memory = "unknown, as this system does not tell"
+    memory = "unknown, because this system does not report it"
     if found["memory"] is not None:
-        memory = f"{found['memory'] / MIB:,.0f} MiB for a step of {size} pictures"
-    print(f"Memory: {memory}; {pictures / MIB:,.0f} MiB for all pictures")
+        memory = f"{found['memory'] / MIB:,.0f} MiB for a step of {size} images"
+    print(f"Memory: {memory}; {pictures / MIB:,.0f} MiB for all images")
     validated = len(trainer.validation or ())
     epoch = trainer.batches * found["step"] + validated * found["picture"]
     print(
-        f"Time: {1000 * found['step']:,.1f} ms a step, {trainer.batches:,} steps an epoch, and"
-        f" {validated:,} validation pictures: {_duration(epoch)} an epoch"
+        f"Time: {1000 * found['step']:,.1f} ms per step, {trainer.batches:,} steps per epoch, and"
+        f" {validated:,} validation images: {_duration(epoch)} per epoch"
     )
     runs, most = options.run.seeds or 1, "at most " if own.patience else ""
     total = runs * (own.epochs * epoch + tested * found["picture"])
     several = f" in {runs} runs" if runs > 1 else ""
     print(
-        f"Total: {most}{_duration(total)} for {own.epochs} epochs, and a test on {tested:,}"
-        f" pictures{several}"
+        f"Total: {most}{_duration(total)} for {own.epochs} epochs and a test on {tested:,}"
+        f" images{several}"
     )
 
 
@@ -69,12 +69,12 @@ def _duration(seconds):
     return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
-# ---- in a process of its own
+# ---- in a separate process
 
 
 def main(kinds, channels, height, width, classes):
-    """Print, as JSON, memory (bytes, or null) and time (seconds) of a step, and the time of a
-    picture in evaluation. kinds: options as JSON, and whether a picture has `several` classes."""
+    """Print, as JSON, the memory (bytes or null) and time (seconds) of a step and the evaluation
+    time of an image. kinds: options as JSON, and whether an image has `several` classes."""
     keep_memory()
     one_blas_thread()
     kinds = json.loads(kinds)
@@ -101,7 +101,7 @@ def main(kinds, channels, height, width, classes):
 
 
 def _random(count, shape, classes, options, several):
-    """Random pictures with labels of the kind that the options want; of several classes, two."""
+    """Return random images with the kind of labels that the options need; two each if `several`."""
     images, labels = (
         np.random.default_rng(0).random((count, *shape), "f"),
         np.arange(count) % classes,
@@ -116,14 +116,14 @@ def _random(count, shape, classes, options, several):
 
 
 def _peak_of(device, before):
-    """Bytes that the steps took: on a GPU those that CuPy's pool holds, else of the process."""
+    """Return the bytes that the steps took: in CuPy's memory pool on a GPU, else in the process."""
     if device.kind == "gpu":
         return device.xp.get_default_memory_pool().total_bytes()
     return None if before is None else process_peak() - before
 
 
 class Stopwatch:
-    """The display of a training that is timed, and its request to stop when enough is known."""
+    """Display of a timed training run, and its request to stop once enough has been measured."""
 
     def __init__(self, device):
         self.device, self.times = device, []

@@ -1,6 +1,6 @@
-"""The options of `python -m minicaps.train`: their help, and their checks.
+"""Options of `python -m minicaps.train`: help texts and checks.
 
-Their defaults stand where they are declared, in `minicaps.runs.configuration`.
+The defaults are given where the options are declared, in `minicaps.runs.configuration`.
 """
 
 import argparse
@@ -23,10 +23,10 @@ from minicaps.runs.configuration import ModelOptions, Options
 DEFAULTS = Options().to_dict()
 CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}  # with --resume
 PRESETS = ("paper", "small")
-DEFAULT_SHIFT = {"mnist": 2}  # pixels; other data sets 0
-DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; others 0.001
+DEFAULT_SHIFT = {"mnist": 2}  # pixels; 0 for other data sets
+DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; else 0.001
 
-# Options of the network -> the argument of its class that tells whether it has them
+# Option of the network -> argument of its class, which has the option only if it has the argument
 OF_THE_MODEL = {"reconstruction": "decoder"} | {
     field.name: field.name
     for field in fields(ModelOptions)
@@ -35,7 +35,7 @@ OF_THE_MODEL = {"reconstruction": "decoder"} | {
 
 
 def complete(given) -> Options:
-    """Add the defaults to the options that were given; refuse what does not go together."""
+    """Add the defaults to the given options; raise ValueError if they do not go together."""
     flat = {**DEFAULTS, **given}
     name = flat["model"]
     flat |= _options_of_the_model(name, given)
@@ -58,61 +58,61 @@ def _check(options, given):
     source, loss, run = options.data, options.optimization.loss, options.run
     schedule = options.optimization.schedule
     if "decay" in given and schedule != "exponential":
-        raise ValueError(f"--decay belongs to --schedule exponential, not {schedule}")
+        raise ValueError(f"--decay applies to --schedule exponential only, not {schedule}")
     if source.layout and not source.compose:
-        raise ValueError("--layout says where the pictures are that --compose joins: give both")
+        raise ValueError("--layout places the images that --compose combines: give both")
     if models.MODELS[options.model.name].logits and loss != "cross-entropy":
         name = options.model.name
-        raise ValueError(f"the scores of {name} are logits, for --loss cross-entropy, not {loss}")
+        raise ValueError(f"the scores of {name} are logits: use --loss cross-entropy, not {loss}")
     if source.data_dir and source.name == "strokes":
         raise ValueError("strokes are drawn, not read: leave --data-dir out")
     if source.data_dir and source.name not in data.NAMES:
-        raise ValueError(f"{source.name} is its own place: leave --data-dir out")
+        raise ValueError(f"{source.name} is read from its own path: leave --data-dir out")
     if Path(source.name) in Path(run.out).absolute().parents:
-        raise ValueError(f"the run folder {run.out} must not lie in the data: choose another --out")
+        raise ValueError(f"the run folder {run.out} must not be in the data: choose another --out")
     if run.tf32 and run.precision != "float32":
-        raise ValueError(f"--tf32 rounds products of float32, not of {run.precision}")
+        raise ValueError(f"--tf32 applies to products of float32, not of {run.precision}")
 
 
 def check_changeable(given, repeated):
-    """Raise ValueError for options that may not go with --resume; repeated: a run of --seeds."""
+    """Raise ValueError for options not allowed with --resume; repeated: the run used --seeds."""
     if fixed := sorted(given.keys() - CHANGEABLE - ({"seeds"} if repeated else set())):
         names = ", ".join(map(_flag, fixed))
         raise ValueError(f"{names} cannot change when a run is resumed: start a new run")
 
 
 def resumed(path, saved, given) -> Options:
-    """The options of a run to go on with: those `saved` in `path`, and what is given anew.
+    """Return the options of a resumed run: those `saved` in `path`, overridden by `given`.
 
-    CheckpointError for saved values that no command line could have given.
+    Raises CheckpointError for saved values that the command line would not have accepted.
     """
     folder = str(path.parent)
     if saved.get("data") == from_memory.NAME:
         raise CheckpointError(
-            f"{folder} was trained on arrays in memory, which it does not keep: it cannot be"
+            f"{folder} was trained on arrays in memory, which were not saved: it cannot be"
             " resumed; train again, or start from it with start_from"
         )
     flat = {**DEFAULTS, **_checked(path, saved), **given, "resume": folder, "out": folder}
     flat["quiet"] = given.get("quiet", False)
-    flat["loss"] = flat["loss"] or usual_loss(flat["model"])  # older: not named
+    flat["loss"] = flat["loss"] or usual_loss(flat["model"])  # older runs did not save it
     options = Options.from_dict(flat)
     _check_patience(options.optimization)
     return options
 
 
 def _checked(path, saved):
-    """Pass saved options through the parser, as if they were given."""
+    """Check saved options with the parser, as if they were given on the command line."""
 
     def refuse(message):
-        raise CheckpointError(f"{path} does not fit this minicaps: {message}")
+        raise CheckpointError(f"{path} does not fit this version of minicaps: {message}")
 
     return saved | parsed(saved, refuse)
 
 
 def parsed(values, refuse) -> dict:
-    """Pass options through the parser, as if they stood on the command line.
+    """Parse options as if they were given on the command line.
 
-    refuse: is called with a message about a wrong one, and raises.
+    refuse: function that is called with a message about an invalid option, and must raise.
     """
     parser, line = make_parser(), []
     parser.error = refuse
@@ -127,12 +127,13 @@ def _check_patience(optimization):
     patience, epochs = optimization.patience, optimization.epochs
     if patience and patience >= epochs:
         raise ValueError(
-            f"--patience {patience} has no effect in {epochs} epoch(s): give less, or more --epochs"
+            f"--patience {patience} has no effect in {epochs} epoch(s): lower it, or give more"
+            " --epochs"
         )
 
 
 def _options_of_the_model(name, given):
-    """The options in OF_THE_MODEL: as given, or by default; None for those it does not have."""
+    """Return the options in OF_THE_MODEL, given or default; None if the model lacks the option."""
     own, chosen = models.options_of(name), dict.fromkeys(OF_THE_MODEL)
     for option, argument in OF_THE_MODEL.items():
         if argument in own:
@@ -156,14 +157,14 @@ def _flag(name):
 
 
 def _share_or_count(text):
-    """A fraction such as 0.1, a number of samples such as 5000, or 0 for none."""
+    """Convert a fraction such as 0.1, a number of samples such as 5000, or 0 for none."""
     try:
         value = float(text) if "." in text or "e" in text else int(text)
     except ValueError:
         value = -1
     if value < 0 or (isinstance(value, float) and not 0 <= value < 1):
         raise argparse.ArgumentTypeError(
-            f"must be a fraction below 1 such as 0.1, a number of pictures, or 0, not {text!r}"
+            f"must be a fraction below 1 such as 0.1, a number of images, or 0, not {text!r}"
         )
     return value
 
@@ -175,11 +176,11 @@ _NOT_NEGATIVE = number(float, 0)
 
 
 def make_parser():
-    """Build the parser; options that are not given stay out of the result."""
+    """Build the parser, whose result contains only the options that are given."""
     parser = argparse.ArgumentParser(
         prog="python -m minicaps.train",
-        description="Train a capsule network, test it once, write all into a run folder. Without"
-        " options: the small CapsNet on drawn digits, in about a minute. [Defaults]",
+        description="Train a capsule network, test it once, and write a run folder. Without"
+        " options, train the small CapsNet on drawn digits in about a minute. [Defaults]",
         epilog="Example: python -m minicaps.train --data mnist --preset small --epochs 6",
         usage="%(prog)s [options]",
         argument_default=argparse.SUPPRESS,
@@ -187,14 +188,14 @@ def make_parser():
         formatter_class=partial(argparse.HelpFormatter, max_help_position=24),
     )
     _data_options(parser.add_argument_group("data"))
-    _model_options(parser.add_argument_group("model (an option that it does not have is refused)"))
+    _model_options(parser.add_argument_group("model (unsupported options are errors)"))
     _optimisation_options(parser.add_argument_group("optimisation"))
     _run_options(parser.add_argument_group("run"))
     return parser
 
 
 def _add(group, name, text, default=None, **keywords):
-    """Add --name with its default in the help."""
+    """Add the option --name, with its default in the help text."""
     default = DEFAULTS[name] if default is None else default
     text += "" if default is None else f" [{default}]"
     if "choices" in keywords:
@@ -207,70 +208,70 @@ def _data_options(group):
     text = f"{', '.join(data.NAMES)} or a path"
     _add(group, "data", text, metavar="DATA", type=data_source)
     _add(group, "data_dir", "folder searched first for the data files", metavar="FOLDER")
-    text = "fit pictures to N×N or H×W pixels, zeros around"
+    text = "fit images to N×N or H×W pixels, padded with zeros"
     _add(group, "size", text, metavar="N|HxW", type=parse_size)
-    _add(group, "limit", "use only N training pictures", metavar="N", type=_COUNT)
-    text = "make pictures of N, of different classes"
+    _add(group, "limit", "use only N training images", metavar="N", type=_COUNT)
+    text = "combine N images of different classes into one"
     _add(group, "compose", text, metavar="N", type=number(int, 2))
-    _add(group, "layout", "where these N are", "overlap", choices=LAYOUTS)
-    text = "share or number kept to choose the epoch"
+    _add(group, "layout", "how they are placed", "overlap", choices=LAYOUTS)
+    text = "fraction or number held out to choose the epoch"
     _add(group, "validation", text, metavar="PART", type=_share_or_count)
-    text = "shift by up to N pixels"
+    text = "shift images by up to N pixels"
     _add(group, "shift", text, "2 for mnist, else 0", metavar="N", type=_WHOLE)
 
 
 def _model_options(group):
     _add(group, "model", "", choices=list(models.MODELS))
-    _add(group, "preset", "its size", choices=PRESETS)
-    _add(group, "routing", "by what it goes", choices=[*ROUTINGS, "learned"])
-    _add(group, "update", "of the logits", choices=UPDATES)
-    _add(group, "iterations", "routing iterations", metavar="R", type=_COUNT)
-    _add(group, "gradient", "through iterations", choices=GRADIENTS)
-    text = "how sharply children choose between parents"
+    _add(group, "preset", "network size", choices=PRESETS)
+    _add(group, "routing", "routing method", choices=[*ROUTINGS, "learned"])
+    _add(group, "update", "logit update", choices=UPDATES)
+    _add(group, "iterations", "number of routing iterations", metavar="R", type=_COUNT)
+    _add(group, "gradient", "gradient through iterations", choices=GRADIENTS)
+    text = "how sharply children choose among parents"
     _add(group, "inverse_temperature", text, metavar="BETA", type=_POSITIVE)
-    _add(group, "squash", "which one", choices=[*SQUASHES, "none"])
-    text = "of PrimaryCaps"
+    _add(group, "squash", "squash formula", choices=[*SQUASHES, "none"])
+    text = "in PrimaryCaps"
     _add(group, "primary_squash", text, metavar="SQUASH", choices=[*SQUASHES, "none"])
-    text = "share of the values set to 0 in training"
+    text = "fraction of values set to 0 in training"
     _add(group, "dropout", text, metavar="SHARE", type=number(float, 0, 1))
-    text = "normalise the channels after each convolution"
+    text = "normalize the channels after each convolution"
     group.add_argument("--batch-norm", action="store_true", help=text)
-    text = "loss weight; 0: no decoder"
+    text = "reconstruction loss weight; 0: no decoder"
     _add(group, "reconstruction", text, metavar="W", type=_NOT_NEGATIVE)
 
 
 def _optimisation_options(group):
     _add(group, "loss", "", "the model's", choices=LOSSES)
-    _add(group, "epochs", "passes over the training pictures", metavar="N", type=_COUNT)
+    _add(group, "epochs", "passes over the training images", metavar="N", type=_COUNT)
     text = "stop when validation has not improved for N epochs"
     _add(group, "patience", text, metavar="N", type=_COUNT)
-    _add(group, "batch_size", "pictures in a step", metavar="N", type=_COUNT)
+    _add(group, "batch_size", "images per step", metavar="N", type=_COUNT)
     _add(group, "optimizer", "update rule", metavar="RULE", choices=["adam", "sgd"])
     rates = [f"{rate:g} for {' '.join(key)}" for key, rate in DEFAULT_LEARNING_RATE.items()]
     rates = ", ".join([*rates, "else 0.001"])
-    _add(group, "learning_rate", "first step size", rates, metavar="RATE", type=_POSITIVE)
+    _add(group, "learning_rate", "initial rate", rates, metavar="RATE", type=_POSITIVE)
     _add(group, "schedule", "", choices=list(optim.SCHEDULES))
     text = "exponential schedule: factor per epoch"
     _add(group, "decay", text, metavar="FACTOR", type=number(float, 0, 1, "(]"))
     _add(group, "weight_decay", "decoupled weight decay", metavar="RATE", type=_NOT_NEGATIVE)
-    _add(group, "clip", "limit of the gradient norm", metavar="NORM", type=_POSITIVE)
+    _add(group, "clip", "maximum norm of the gradient", metavar="NORM", type=_POSITIVE)
 
 
 def _run_options(group):
-    text = "of initial values, drawn data, order, shifts"
+    text = "seed of initial values, drawn data, order, shifts"
     _add(group, "seed", text, metavar="N", type=_WHOLE)
-    text = "train N runs with as many seeds; report the spread"
+    text = "train N runs with different seeds; report the spread"
     _add(group, "seeds", text, metavar="N", type=number(int, 2))
-    text = "begin with the best parameters of that run"
+    text = "start from the best parameters of another run"
     _add(group, "start_from", text, metavar="FOLDER")
-    _add(group, "device", "where to compute", choices=["auto", "cpu", "gpu"])
-    _add(group, "precision", "of all numbers", metavar="TYPE", choices=["float32", "float64"])
-    text = "let a GPU round factors of products to 11 bits"
+    _add(group, "device", "device to compute on", choices=["auto", "cpu", "gpu"])
+    _add(group, "precision", "floating-point type", metavar="TYPE", choices=["float32", "float64"])
+    text = "let a GPU round the factors of products to 11 bits"
     group.add_argument("--tf32", action="store_true", help=text)
     _add(group, "out", "run folder", "runs/DATA-MODEL-PRESET-TIME", metavar="FOLDER")
-    text = "go on with that run; only --epochs, --patience, --device,"
-    _add(group, "resume", f"{text} --data-dir, --quiet may go with it", metavar="FOLDER")
-    text = "print parameters, memory and time; train nothing"
+    text = "resume a run; only --epochs, --patience, --device,"
+    _add(group, "resume", f"{text} --data-dir and --quiet can be changed", metavar="FOLDER")
+    text = "print parameters, memory and time without training"
     group.add_argument("--estimate", action="store_true", help=text)
-    group.add_argument("--quiet", action="store_true", help="print the result only")
+    group.add_argument("--quiet", action="store_true", help="print only the result")
     group.add_argument("-h", "--help", action="help", help="show this help and exit")

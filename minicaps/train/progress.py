@@ -1,4 +1,4 @@
-"""What a person sees while a network is trained."""
+"""Progress shown to the user during training."""
 
 import sys
 import time
@@ -7,15 +7,15 @@ from tqdm import tqdm
 
 
 def describe(trainer):
-    """Say on what, on which pictures, and with which network a run is made."""
+    """Print the device, the data and the network of a run."""
     options, data, device = trainer.options, trainer.data, trainer.device
     print(f"Device: {device.name} ({device.reason})")
     print(
         f"Data: {options.data.name}, {len(trainer.training):,} training,"
-        f" {len(trainer.validation or ()):,} validation, {len(data.test):,} test pictures"
+        f" {len(trainer.validation or ()):,} validation, {len(data.test):,} test images"
     )
     if data.multi:
-        print("Accuracy: the share of pictures where exactly the present classes are seen")
+        print("Accuracy: fraction of images with exactly the present classes predicted")
     for sentence in data.notes:
         print(f"Note: {sentence}")
     model, loss = options.model, options.optimization.loss
@@ -26,12 +26,12 @@ def describe(trainer):
 
 
 class Display:
-    """Tells a person how far the training is: by a bar at a terminal, else by lines.
+    """Progress of training: a bar in a terminal, otherwise lines of text.
 
-    Silent when `quiet`.
+    If `quiet` is true, only warnings are shown.
     """
 
-    BAR, LINE = 0.5, 30.0  # seconds between looks at the loss; each look waits for the device
+    BAR, LINE = 0.5, 30.0  # seconds between reads of the loss; each read waits for the device
 
     def __init__(self, name, quiet):
         self.name, self.quiet, self.bar, self.looked = name, quiet, None, 0.0
@@ -49,15 +49,15 @@ class Display:
             disable=not (sys.stderr and sys.stderr.isatty()),  # no bar in a file or a pipe
         )
         if self.bar.disable:
-            self.looked = time.perf_counter()  # a bar is filled in at once
+            self.looked = time.perf_counter()  # a bar shows the loss at once
 
     def note(self, sentence):
-        """Show what may be as it is meant."""
+        """Show a remark on something that may be intended."""
         if not self.quiet:
             tqdm.write(f"Note: {sentence}")
 
     def warn(self, sentence):
-        """Show what looks wrong, to those who want quiet, too."""
+        """Show a warning, even if `quiet` is true."""
         tqdm.write(f"{self.name}: {sentence}", file=sys.stderr)
 
     def close(self):
@@ -81,7 +81,7 @@ class Display:
             return
         print(
             f"epoch {epoch}/{trainer.optimization.epochs}  {seen:,} of {len(trainer.training):,}"
-            f" pictures  train loss {loss} accuracy {accuracy}"
+            f" images  train loss {loss} accuracy {accuracy}"
         )
 
     def epoch(self, trainer, row):

@@ -1,4 +1,4 @@
-"""What one call of `minicaps.train` does: it begins a run, or goes on with one, and measures it."""
+"""Start or resume a training run and evaluate it."""
 
 import json
 from pathlib import Path
@@ -19,43 +19,43 @@ from minicaps.train.trainer import Trainer
 
 
 class Session:
-    """Trains runs for one command line, and knows when its user asks to stop."""
+    """Training session of one command, which SIGINT and SIGTERM stop."""
 
     def __init__(self, name, command):
         self.name, self.command, self.stop = name, command, StopRequest()
 
     def begin(self, options):
-        """Train a new run in the folder options.run.out; return its summary."""
+        """Train a new run in the folder options.run.out and return its summary."""
         folder = Path(options.run.out)
         trainer = self.prepare(options)
         results_folder(folder)
         with locked(folder):
             with usage():
-                check_unused(folder)  # another run may have come while data was loaded
+                check_unused(folder)  # another run may have started during loading
             write_config(trainer)
             if (parts := _parts(trainer)) is not None:
                 write_json(folder / "split.json", parts)
             return self._train(trainer)
 
     def go_on(self, folder, given):
-        """Go on with the run in a folder, with those of its options that are given anew."""
+        """Resume the run in a folder; the given options replace the saved ones."""
         path = Path(folder, "last.npz")
         if not path.exists():
-            raise CheckpointError(f"there is no checkpoint {path}: name the folder of a run")
+            raise CheckpointError(f"there is no checkpoint {path}: give the folder of a run")
         with checkpoint.resuming(folder) as saved:
             with checkpoint.fitting(path), usage():
                 trainer = self.prepare(resumed(path, saved[1]["options"], given))
                 trainer.load(*saved)
                 if trainer.optimization.epochs < (done := trainer.epoch):
-                    raise ValueError(f"{done} epochs are done already: --epochs must not be fewer")
+                    raise ValueError(f"{done} epochs are already done: --epochs must not be lower")
             _check_parts(trainer, path.with_name("split.json"))
             write_config(trainer)
             if done == trainer.optimization.epochs:
-                trainer.display.note(f"all {done} epochs are done: a larger --epochs trains more")
+                trainer.display.note(f"all {done} epochs are done: to train more, raise --epochs")
             return self._train(trainer)
 
     def prepare(self, options):
-        """Make the trainer of a run; nothing is written yet."""
+        """Create the trainer of a run without writing anything yet."""
         run, new = options.run, options.run.resume is None
         with usage():
             if new:
@@ -69,7 +69,7 @@ class Session:
         return trainer
 
     def _train(self, trainer):
-        """Train, measure, draw, and say what came out."""
+        """Train, evaluate, draw the figures, and print the result."""
         with self.stop.listening():
             summary = train(trainer, self.command)
         _say(summary, trainer.folder)
@@ -77,9 +77,9 @@ class Session:
 
 
 def train(trainer, command) -> dict:
-    """Train to the end, measure, write the summary and draw the figures; return the summary.
+    """Train to the end, evaluate, write the summary and draw the figures; return the summary.
 
-    command: how the run can be made again.
+    command: call that reproduces the run.
     """
     folder, test = trainer.folder, trainer.data.test
     summary = trainer.run() | circumstances(trainer, command)
@@ -99,11 +99,11 @@ def write_config(trainer):
     write_json(trainer.folder / "config.json", config)
 
 
-# ---- the pictures of a run
+# ---- the images of a run
 
 
 def _parts(trainer):
-    """Which of the user's pictures are in which part; None for data that is not the user's."""
+    """Return which images of custom data are in which split, or None for other data."""
     if trainer.data.test.names is None:
         return None
     names = {name: p.names.tolist() if p else [] for name, p in trainer.splits.items()}
@@ -111,23 +111,24 @@ def _parts(trainer):
 
 
 def _check_parts(trainer, path):
-    """Refuse to go on with other pictures than the run began with, or with others to test on."""
+    """Raise DataError if the images or their splits differ from those that the run began with."""
     if (parts := _parts(trainer)) is None:
         return
     try:
         before = json.loads(path.read_text())
         same = {name: before[name] == parts[name] for name in trainer.splits}
-        contents = before.get("sha256", parts["sha256"]) == parts["sha256"]  # older runs: none
+        contents = before.get("sha256", parts["sha256"]) == parts["sha256"]  # older runs have none
     except (ValueError, TypeError, LookupError, AttributeError):  # damaged
         same, contents = {"": False}, False
     source, rest = trainer.options.data.name, "put them back, or start a new run"
     if not all(same.values()):
         raise DataError(
-            f"{source} has other pictures than {path} names, with which this run began: {rest}"
+            f"the images in {source} differ from those listed in {path}, with which this run"
+            f" began: {rest}"
         )
     if not contents:
         raise DataError(
-            f"some pictures of {source} have changed since this run began, as the checksums in"
+            f"some images in {source} have changed since this run began, as the checksums in"
             f" {path} show: {rest}"
         )
 
@@ -137,9 +138,9 @@ def _check_parts(trainer, path):
 
 def _say(summary, folder):
     right, samples = summary["test_right"], summary["test_samples"]
-    early = f", stopped after epoch {summary['epochs']} as validation no longer improved"
+    early = f", stopped after epoch {summary['epochs']} because validation no longer improved"
     print(
-        f"Test accuracy {summary['test_accuracy']:.2%} ({right:,} of {samples:,} pictures), by the"
+        f"Test accuracy {summary['test_accuracy']:.2%} ({right:,} of {samples:,} images) with the"
         f" model of epoch {summary['best_epoch']}, after {summary['training_seconds']:.0f} s of"
         f" training{early if summary['stopped_early'] else ''}."
     )

@@ -1,4 +1,4 @@
-"""The same training from several seeds: each run in a folder of its own, and how results spread."""
+"""Repeat a training run with several seeds, each in its own folder, and report the spread."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from minicaps.train.summary import spread
 
 
 def begin(session, options):
-    """Train runs with the seed, +1, … in folders seed-K of the run folder."""
+    """Train runs with consecutive seeds K, each in the subfolder seed-K of the run folder."""
     folder = Path(options.run.out)
     with usage():
         check_unused(folder)
@@ -21,7 +21,7 @@ def begin(session, options):
 
 
 def is_repeated(folder):
-    """Tell whether a folder was written by `begin`."""
+    """Return whether a folder was written by `begin`."""
     try:
         return bool(_options(folder)["seeds"])
     except (OSError, ValueError, TypeError, LookupError):
@@ -29,7 +29,7 @@ def is_repeated(folder):
 
 
 def go_on(session, folder, given):
-    """Train what `begin` has not trained yet; more --seeds may be given."""
+    """Train the runs that `begin` has not finished; a larger --seeds may be given."""
     folder = Path(folder)
     with locked(folder):
         with usage():
@@ -55,14 +55,14 @@ def _runs(session, folder, options, given):
     write_json(folder / "summary.json", summary)
     found = summary["test_accuracy"]
     print(
-        f"Test accuracy of {count} seeds: mean {found['mean']:.2%}, standard deviation"
-        f" {found['standard_deviation']:.2%}, from {found['min']:.2%} to {found['max']:.2%}."
+        f"Test accuracy over {count} seeds: mean {found['mean']:.2%}, standard deviation"
+        f" {found['standard_deviation']:.2%}, range {found['min']:.2%} to {found['max']:.2%}."
     )
-    print(f"Results: {folder}/ (summary.json, and a folder for each seed)")
+    print(f"Results: {folder}/ (summary.json and a folder for each seed)")
 
 
 def _one(session, folder, options, given):
-    """The summary of the run with one seed: made, gone on with, or read if it is there."""
+    """Train the run with one seed, resume it, or reuse it if it is complete; return its summary."""
     if not (folder / "last.npz").exists():
         if (folder / "config.json").exists():  # killed before anything was saved
             shutil.rmtree(folder)
@@ -72,6 +72,6 @@ def _one(session, folder, options, given):
         wanted = options.optimization
         if all(summary["options"][key] == getattr(wanted, key) for key in ("epochs", "patience")):
             return summary
-    except (OSError, ValueError, TypeError, LookupError):  # not finished, or damaged
+    except (OSError, ValueError, TypeError, LookupError):  # unfinished or damaged
         pass
     return session.go_on(folder, {k: v for k, v in given.items() if k not in ("seeds", "resume")})

@@ -1,4 +1,4 @@
-"""One step of a training: a batch forward, its loss, the gradients back, the parameters moved."""
+"""One step of training: forward pass, loss, backward pass, and update of the parameters."""
 
 from minicaps import optim
 from minicaps.errors import Diverged
@@ -9,10 +9,10 @@ from minicaps.train import diagnosis
 
 
 class Learner:
-    """A model with its optimizer, and the sums over the steps of an epoch.
+    """Model with its optimizer and with running sums over the steps of an epoch.
 
-    The sums, and the number of the first bad step, are on the device, and read only when shown.
-    batches: steps in an epoch.
+    The sums and the number of the first bad step stay on the device and are read only when shown.
+    batches: number of steps per epoch.
     """
 
     def __init__(self, model, options, device, batches):
@@ -24,20 +24,20 @@ class Learner:
         self.start_epoch()
 
     def start_epoch(self, loss=0.0, reconstruction=0.0, right=0):
-        """Begin the sums of an epoch, or go on with those of `sums`."""
+        """Reset the sums of an epoch, or continue with those that `sums` returned."""
         xp = self.device.xp
         self.loss_sum, self.reconstruction_sum = xp.asarray(loss), xp.asarray(reconstruction)
         self.right, self.first_bad = xp.asarray(right), xp.asarray(-1)
         self.gradient_norm = xp.asarray(0.0)  # of the last step of the epoch
 
     def sums(self):
-        """The sums of the losses, and the number of right answers, on the host."""
+        """Return the summed losses and the number of correct predictions, on the host."""
         return [float(self.loss_sum), float(self.reconstruction_sum), int(self.right)]
 
     def step(self, epoch, batch, images, labels, parts=None):
-        """Take one step, with a batch of an epoch, both numbered from 0.
+        """Take one step; `epoch` and `batch`, the batch within the epoch, are numbered from 0.
 
-        images, labels, parts: as `minicaps.data.batches.batches` gives them.
+        images, labels, parts: as yielded by `minicaps.data.batches.batches`.
         """
         xp, model = self.device.xp, self.model
         images, there = tensor_for(model, images), self.device.put(labels)
@@ -51,7 +51,7 @@ class Learner:
             loss = loss + error
         bad = (self.first_bad < 0) & ~xp.isfinite(loss.data)
         self.first_bad = xp.where(bad, self.optimizer.steps + 1, self.first_bad)
-        if self.device.kind == "cpu" and bad:  # a GPU would have to be waited for
+        if self.device.kind == "cpu" and bad:  # on a GPU, we would have to wait
             where = diagnosis.where(model, images.data)
             self.diverged("loss", self.optimizer.steps + 1, where)
         model.zero_grad()
@@ -66,7 +66,7 @@ class Learner:
         self.right = self.right + right_answers(model, routed.activations.data, there).sum()
 
     def _losses(self, activations, labels, margin):
-        """The loss to make smaller, and the one to report: spread loss at its last margin."""
+        """Return the loss to minimize and the loss to report: spread loss at its final margin."""
         name = self.optimization.loss
         loss = classification_loss(name, self.model, activations, labels, margin)
         if name != "spread":
@@ -74,7 +74,7 @@ class Learner:
         return loss, classification_loss(name, self.model, activations.detach(), labels)
 
     def _reconstruction(self, poses, images, labels, on_host, parts):
-        """The reconstruction loss; on_host: the labels, where a picture has several classes."""
+        """Return the reconstruction loss; on_host: labels on the host, needed if multi-label."""
         keep = [labels]
         if labels.ndim == 2:
             keep = [self.device.put(one) for one in one_at_a_time(on_host)]
@@ -84,21 +84,21 @@ class Learner:
         return reconstruction_loss(self.model, poses, keep, images, parts, weight=weight)
 
     def learning_rate(self, epoch, batch):
-        """The learning rate of the step with this batch of the epoch."""
+        """Return the learning rate of the step for a batch of an epoch."""
         own, epoch = self.optimization, epoch + batch / self.batches
         return own.learning_rate * optim.SCHEDULES[own.schedule](epoch, own.epochs, own.decay)
 
     def check_finite(self):
-        """Raise Diverged if a loss so far was infinite or NaN (waits for the device)."""
+        """Raise Diverged if any loss so far was infinite or NaN. Waits for the device."""
         if (step := int(self.first_bad)) >= 0:
             self.diverged("loss", step)
 
     def diverged(self, what, step=None, where=None):
-        """Raise Diverged; step: that in which `what` was first seen to be bad, or the last one."""
+        """Raise Diverged; step: step in which `what` became infinite or NaN (default: the last)."""
         step = step or self.optimizer.steps
         epoch = (step - 1) // self.batches + 1
         raise Diverged(
             f"the {what} became infinite or NaN in step {step} (epoch {epoch})"
-            f"{', first ' + where if where else ''}. The likely cause is a step too large: try a"
+            f"{', first ' + where if where else ''}. A step was probably too large: try a"
             f" smaller --learning-rate (it was {self.optimization.learning_rate:g}), or --clip 1"
         )

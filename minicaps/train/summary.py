@@ -1,4 +1,4 @@
-"""summary.json: what a run has reached, and all that this depends on."""
+"""Contents of summary.json: the results of a run, and everything they depend on."""
 
 import hashlib
 import platform
@@ -13,10 +13,10 @@ from minicaps.runs.building import load_model
 
 
 def results(trainer) -> dict:
-    """Measure the best model on the test data, once."""
+    """Evaluate the best model on the test set, once, and return the results of the run."""
     best = load_model(path := trainer.folder / "best.npz", trainer.device)
     if best.config != trainer.model.config:
-        raise CheckpointError(f"{path} holds another network than this run trains")
+        raise CheckpointError(f"{path} contains a different network than this run trains")
     epoch, found = trainer.best["epoch"], {}
     if samples := len(trainer.data.test):
         loss, right = trainer.evaluate(best, trainer.data.test)
@@ -40,7 +40,7 @@ def results(trainer) -> dict:
 
 
 def circumstances(trainer, command) -> dict:
-    """All that running again needs, and what the results depend on."""
+    """Return everything needed to repeat the run, and everything the results depend on."""
     machine, best = describe_machine(), trainer.folder / "best.npz"
     return {
         "device": trainer.device.name,
@@ -64,12 +64,12 @@ def circumstances(trainer, command) -> dict:
 
 
 def checksums(trainer) -> dict:
-    """{part: the checksum of its pictures and labels}."""
+    """Return {split: checksum of its images and labels}."""
     return {name: part.sha256() for name, part in trainer.splits.items() if part}
 
 
 def spread(summaries, command) -> dict:
-    """The summary of runs with several seeds, by their summaries."""
+    """Return the summary of runs with several seeds, given the summary of each run."""
     accuracies = [summary["test_accuracy"] for summary in summaries]
     of_a_run = ("seed", "test_right", "test_samples", "test_accuracy")
     same = ("versions", "machine", "device", "tf32")

@@ -1,8 +1,8 @@
-"""The training loop: from data and a model to a run folder with checkpoints and measurements.
+"""Training loop: from data and a model to a run folder with checkpoints and metrics.
 
-A run can be stopped after any step and goes on bit-equal on the CPU, with the same number of cores:
-what is random in a step depends on (seed, epoch, batch) alone, and everything else is in the
-checkpoint.
+A run can be stopped after any step and resumed. On a CPU with the same number of cores, the result
+is bit-identical, because the randomness of a step depends only on (seed, epoch, batch) and
+everything else is in the checkpoint.
 """
 
 import time
@@ -26,12 +26,12 @@ from minicaps.train.step import Learner
 
 
 class Trainer:
-    """Trains one model on one data set.
+    """Trainer for one model and one data set.
 
-    options: `minicaps.runs.configuration.Options`. data: a `Dataset`. folder: an existing
-    folder for the results. display: is told of every step and epoch (see
-    `minicaps.train.progress`). warnings: {kind: sentence} of what looked wrong so far, each told
-    once.
+    options: `minicaps.runs.configuration.Options`. data: a `Dataset`. folder: existing folder
+    for the results. display: notified of every step and epoch (see `minicaps.train.progress`).
+    stop: true once the user asks to stop. warnings: {kind: sentence} for each problem reported so
+    far; a problem is reported only once.
     """
 
     def __init__(self, options, data, device, folder, display, stop):
@@ -40,7 +40,7 @@ class Trainer:
         self.optimization = own = options.optimization
         self.training, self.validation = options.data.split(data, options.run.seed)
         if own.patience and not self.validation:
-            raise ValueError("--patience waits for validation to improve: it needs a --validation")
+            raise ValueError("--patience needs validation images: give a --validation above 0")
         self.model = build_model(options, data).astype(np.dtype(options.run.precision)).to(device)
         if data.multi:
             check_several(own.loss, self.model)
@@ -52,14 +52,14 @@ class Trainer:
         self.batches = number_of_batches(len(self.training), own.batch_size)
         self.learner = Learner(self.model, options, device, self.batches)
         self.epoch = self.batch = 0
-        self._rest_of_epoch()  # refuses a shift that does not fit now, not in training
+        self._rest_of_epoch()  # rejects an unsuitable shift now, not during training
         self.history, self.best, self.seconds, self.warnings = [], None, 0.0, {}
 
     def run(self):
-        """Train to the last epoch; return `minicaps.train.summary.results`."""
+        """Train to the last epoch and return `minicaps.train.summary.results`."""
         self.display.start(self)
         few = diagnosis.few_steps(self.optimization, len(self.training))
-        if self.options.run.start_from is None:  # else it has learned already
+        if self.options.run.start_from is None:  # otherwise, it is already trained
             self._tell("few steps", few, self.display.note)
         vanishing = diagnosis.vanishing_step(self.optimization)
         self._tell("vanishing step", vanishing, self.display.note)
@@ -70,7 +70,7 @@ class Trainer:
             always = diagnosis.always_present(present, len(self.training), names)
             self._tell("always present", always)
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # check_finite says more than NumPy
+            with np.errstate(over="ignore", invalid="ignore"):  # check_finite tells more than NumPy
                 while self.epoch < self.optimization.epochs and not self._lost_patience():
                     self.train_epoch()
                     self._finish_epoch()
@@ -82,18 +82,18 @@ class Trainer:
             self.display.close()
 
     def _tell(self, kind, sentence, how=None):
-        """Tell of what looks wrong, if anything (sentence is not None), once of every kind."""
+        """Report a problem, if there is one (sentence is not None), but each kind only once."""
         if sentence and kind not in self.warnings:
             self.warnings[kind] = sentence
             (how or self.display.warn)(sentence)
 
     def _lost_patience(self):
-        """Tell whether validation has not improved for as many epochs as `patience` allows."""
+        """Return whether validation has failed to improve for `patience` epochs."""
         patience = self.optimization.patience
         return bool(patience and self.best) and self.epoch - self.best["epoch"] >= patience
 
     def _rest_of_epoch(self):
-        """Return an iterator over the batches of this epoch that are not done yet."""
+        """Return an iterator over the remaining batches of this epoch."""
         options = self.options
         return batches(
             self.training,
@@ -106,7 +106,7 @@ class Trainer:
         )
 
     def train_epoch(self):
-        """Take all steps of this epoch that are not done yet."""
+        """Take all remaining steps of this epoch."""
         started, before = time.perf_counter(), self.seconds
         for batch in self._rest_of_epoch():
             if self.stop:
@@ -115,7 +115,7 @@ class Trainer:
             self.batch += 1
             self.seconds = before + time.perf_counter() - started
             self.display.step(self, len(batch[0]))
-        self.device.synchronize()  # a GPU is behind: its time counts
+        self.device.synchronize()  # a GPU lags behind, and its time counts
         self.seconds = before + time.perf_counter() - started
 
     def _step(self, *batch):
@@ -123,11 +123,11 @@ class Trainer:
 
     @property
     def splits(self):
-        """{part: its pictures}; validation is None if there is none."""
+        """Training, validation and test sets by name; validation is None if there is none."""
         return {"train": self.training, "validation": self.validation, "test": self.data.test}
 
     def seen(self):
-        """Number of training samples of this epoch so far."""
+        """Return the number of training samples seen in this epoch so far."""
         return min(self.batch * self.optimization.batch_size, len(self.training))
 
     def _finish_epoch(self):
@@ -170,7 +170,7 @@ class Trainer:
         self.display.epoch(self, row)
 
     def _diagnose(self, row, answers):
-        """Tell what looks wrong after an epoch; answers (J,): of validation, by class, or None."""
+        """Report problems after an epoch; answers (J,): validation predictions by class or None."""
         part = "train" if answers is None else "validation"
         labels = to_host((self.validation or self.training).labels)
         present = count_classes(labels, self.model.config["classes"])
@@ -184,11 +184,11 @@ class Trainer:
             self._tell("never predicted", never)
 
     def evaluate(self, model, split, **keywords):
-        """Return (mean loss, number of right answers) of a model on a split."""
+        """Return (mean loss, number of correct predictions) of a model on a split."""
         return evaluate(model, split, self.optimization.loss, stop=self.stop, **keywords)
 
     def save(self, name):
-        """Write a checkpoint of everything that going on needs."""
+        """Write a checkpoint with everything needed to resume the run."""
         self.learner.check_finite()
         progress = {
             "epoch": self.epoch,
@@ -214,11 +214,11 @@ class Trainer:
         steps = {"steps": np.asarray(state.pop("steps"))}
         arrays = checkpoint.pack(model=self.model.state_dict(), optimizer=state | steps)
         if not all(np.isfinite(array).all() for array in arrays.values()):
-            self.learner.diverged("model")  # by a step that had a finite loss
+            self.learner.diverged("model")  # after a step with a finite loss
         checkpoint.save(self.folder / name, arrays, meta)
 
     def start_from(self, path):
-        """Take the parameters of a checkpoint; ValueError if they do not fit the model."""
+        """Load the parameters of a checkpoint; raise ValueError if they do not fit the model."""
         arrays, meta = checkpoint.load(path, needs=("model", "options"))
         try:
             self.model.load_state_dict(checkpoint.unpack(arrays, "model"))
@@ -226,12 +226,12 @@ class Trainer:
             here = {"model": self.model.config, "options": self.options.to_dict()}
             why = tell_apart(meta, here) or error
             raise ValueError(
-                f"{path} holds another network: {why}; give the same options and data as its run"
-                " (they are in its config.json), or leave --start-from out"
+                f"{path} contains a different network: {why}; give the same options and data as its"
+                " run (they are in its config.json), or leave --start-from out"
             ) from error
 
     def load(self, arrays, meta):
-        """Go on from a checkpoint of this run; ValueError if it does not fit the data."""
+        """Resume from a checkpoint of this run; raise ValueError if it does not fit the data."""
         for key in ("input_shape", "classes"):
             if (saved := meta["model"][key]) != (here := self.model.config[key]):
                 raise ValueError(f"{key} is {saved} in the checkpoint, but {here} in this run")
@@ -240,5 +240,5 @@ class Trainer:
         progress = meta["progress"]
         for name in ("epoch", "batch", "history", "best", "seconds"):
             setattr(self, name, progress[name])
-        self.warnings = progress.get("warnings", {})  # older runs kept none
+        self.warnings = progress.get("warnings", {})  # older runs have none
         self.learner.start_epoch(*progress["sums"])

@@ -1,4 +1,4 @@
-"""The commands work on tiny runs."""
+"""Make the commands use tiny runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at any moment of a command: a sentence or silence, and nothing is lost."""
+"""Ctrl-C and SIGTERM at any time: the command prints a message or nothing, and loses no work."""
 
 import os
 import random
@@ -19,7 +19,7 @@ from minicaps.runs import checkpoint
 from minicaps.train import __main__ as train
 from minicaps.train import resume
 
-# A module that every command imports, and in its place one during whose import Ctrl-C is pressed
+# Code that replaces a module every command imports, and simulates Ctrl-C during the import
 INTERRUPTING = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)"
 COMMANDS = sorted(
     f"minicaps.{path.relative_to(ROOT / 'minicaps').parts[0].removesuffix('.py')}"
@@ -45,7 +45,7 @@ def test_ctrl_c_while_a_command_is_imported_is_silent(command, module, tmp_path)
 
 @pytest.mark.slow
 def test_importing_minicaps_leaves_signals_alone(tmp_path):
-    """Also where it is imported by another program's `python -m`."""
+    """This includes imports by another program run with `python -m`."""
     Path("other").mkdir()
     Path("other/__init__.py").write_text("import minicaps")
     Path("other/main.py").write_text("import signal; print(signal.getsignal(signal.SIGINT))")
@@ -57,7 +57,7 @@ def test_importing_minicaps_leaves_signals_alone(tmp_path):
 
 
 def test_ctrl_c_that_is_ignored_stays_ignored():
-    """As in a script's background job."""
+    """This is how the shell starts background jobs in a script."""
     code = "import sys; sys.argv[0] = '-m'; sys.orig_argv.append('minicaps.x'); import signal;"
     code += "signal.signal(signal.SIGINT, signal.SIG_IGN); import minicaps;"
     code += "from minicaps.cli.command import start;"
@@ -66,7 +66,7 @@ def test_ctrl_c_that_is_ignored_stays_ignored():
     assert finish(process)[1] == "True\n"
 
 
-# ---- moments of a run
+# ---- signals during a run
 
 MOMENTS = {
     "drawing": (plotting, "curves", 1),
@@ -90,7 +90,7 @@ def test_what_was_measured_is_never_lost(monkeypatch, moment, number):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_at_any_time(number):
-    """Six processes are stopped at random times; what they leave goes on, or may begin again."""
+    """Stop six processes at random times; their runs can be resumed or started again."""
     straight = run("--epochs", "3", out="straight")
     waits = random.Random(int(number))
     for trial in range(6):
@@ -106,7 +106,7 @@ def test_a_signal_at_any_time(number):
             finished = run_again("--resume", folder, "--quiet")
         elif not os.listdir(folder):
             finished = run_again(*TINY, "--epochs", "3", "--out", folder)
-        else:  # nothing was saved yet
+        else:  # nothing had been saved yet
             assert set(os.listdir(folder)) <= {"config.json", "best.npz", *parts(folder)}
             continue
         assert finished == 0

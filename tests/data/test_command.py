@@ -167,7 +167,7 @@ def test_a_folder_that_cannot_be_written(here, capsys):
     several(here)
     Path("file").touch()
     assert command.main(["export", "several.npz", "file"]) == 1
-    told = "cannot write file: a file is where a folder is needed; choose another FOLDER"
+    told = "cannot write file: a file exists where a folder is needed; choose another FOLDER"
     assert capsys.readouterr().err == f"minicaps.data: {told}\n"
 
 

@@ -249,25 +249,25 @@ def test_a_run_goes_on_with_the_same_pictures_only(pets, monkeypatch, tmp_path, 
     write(pets / "cat/new.png", noise(0, *SIZE, 3))
     capsys.readouterr()
     said = refused(capsys, "--resume", str(folder), "--epochs", "3", code=1)
-    assert f"{pets} has other pictures than {folder}/split.json names" in said
+    assert f"the images in {pets} differ from those listed in {folder}/split.json" in said
     (pets / "cat/new.png").unlink()
     go_on(folder, "--epochs", "3")
     before = (pets / "cat/0.png").read_bytes()
     write(pets / "cat/0.png", noise(9, *SIZE, 3))
     capsys.readouterr()
     said = refused(capsys, "--resume", str(folder), "--epochs", "4", code=1)
-    assert f"some pictures of {pets} have changed since this run began" in said
+    assert f"some images in {pets} have changed since this run began" in said
     (pets / "cat/0.png").write_bytes(before)
     (folder / "split.json").write_text("{")
     capsys.readouterr()
-    assert "split.json names" in refused(capsys, "--resume", str(folder), code=1)
+    assert "split.json, with" in refused(capsys, "--resume", str(folder), code=1)
 
 
 def test_what_train_says_of_data_that_it_cannot_use(pets, tmp_path, capsys):
     for arguments, code, part in (
         (["--size", "5"], 2, "images of 5×5 pixels are too small for this network"),
         (["--data-dir", "."], 2, "leave --data-dir out"),
-        (["--out", "pets/run"], 2, "must not lie in the data: choose another --out"),
+        (["--out", "pets/run"], 2, "must not be in the data: choose another --out"),
         (["--limit", "2"], 2, "choose 3 to 12"),
         (["--validation", "11"], 2, "would leave no training image of class"),
     ):

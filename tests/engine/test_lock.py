@@ -31,7 +31,7 @@ def kind(request, monkeypatch):
 def test_a_second_one_is_refused_until_the_first_ends(kind, tmp_path):
     with locked(tmp_path):
         for _ in range(2):  # one that is refused does not let go of it
-            refused = pytest.raises(CheckpointError, match=f"is writing into {tmp_path}: wait")
+            refused = pytest.raises(CheckpointError, match=f"is writing to {tmp_path}: wait")
             with refused, locked(tmp_path):
                 pass
     with locked(tmp_path):
@@ -75,5 +75,5 @@ def test_what_a_new_run_may_take(tmp_path):
     check_unused(tmp_path)  # only a lock, whose holder is asked next
     (tmp_path / "mine").touch()
     for path in (tmp_path, tmp_path / "mine"):
-        with pytest.raises(ValueError, match="exists already: choose another --out"):
+        with pytest.raises(ValueError, match="already exists: choose another --out"):
             check_unused(path)

@@ -47,15 +47,15 @@ def test_what_is_no_run(capsys, tmp_path):
         shutil.copytree(folder, f"seeds/seed-{seed}")
     for path, part in (
         ("nowhere", "there is no checkpoint nowhere"),
-        ("empty", "empty has no best.npz: no run, or its first epoch did not end"),
-        ("seeds", "it holds runs; name one of them, such as seeds/seed-3"),
-        ("text.npz", "text.npz is damaged or no minicaps checkpoint: it is no zip archive"),
-        ("half.npz", "half.npz is damaged or no minicaps checkpoint"),
+        ("empty", "empty has no best.npz: it is not a run folder, or its first epoch was"),
+        ("seeds", "it contains runs; choose one of them, such as seeds/seed-3"),
+        ("text.npz", "text.npz is damaged or not a minicaps checkpoint: it is not a zip archive"),
+        ("half.npz", "half.npz is damaged or not a minicaps checkpoint"),
         (
             "arrays.npz",
-            "no minicaps checkpoint: it has no description of a network; is it a data set?",
+            "not a minicaps checkpoint: it does not describe a network; is it a data set?",
         ),
-        (folder / "config.json", "config.json is damaged or no minicaps checkpoint"),
+        (folder / "config.json", "config.json is damaged or not a minicaps checkpoint"),
     ):
         said = refusal(capsys, path)
         assert part in said and len(said.splitlines()) == 1
@@ -66,21 +66,21 @@ def test_what_is_no_run(capsys, tmp_path):
     ("change", "part"),
     thinned_rows(
         [
-            (lambda m: m["options"].pop("seed"), "does not fit this minicaps: KeyError('seed')"),
+            (lambda m: m["options"].pop("seed"), "this version of minicaps: KeyError('seed')"),
             (lambda m: m["options"].update(seed="x"), "cannot be split as for"),
             (lambda m: m["options"].update(seed=-1), "cannot be split as for"),
             (lambda m: m["options"].update(data="gone"), "gone is gone, on which this run was"),
-            (lambda m: m["options"].update(data=3), "does not fit this minicaps"),
-            (lambda m: m.update(options=[]), "does not fit this minicaps"),
+            (lambda m: m["options"].update(data=3), "does not fit this version of minicaps"),
+            (lambda m: m.update(options=[]), "does not fit this version of minicaps"),
             (lambda m: m["options"].update(loss="hinge"), "unknown loss 'hinge'"),
-            (lambda m: m["preprocessing"].pop("class_names"), "does not fit this minicaps"),
+            (lambda m: m["preprocessing"].pop("class_names"), "does not fit this version of"),
             (lambda m: m["preprocessing"].update(class_names=["a"]), "1 names for 10 classes"),
             (
                 lambda m: m["preprocessing"].update(class_names=list("abcdefghij")),
                 "not the same data",
             ),
             (lambda m: m.pop("preprocessing"), "lacks preprocessing"),
-            (lambda m: m["model"].update(classes=11), "holds no model to build"),
+            (lambda m: m["model"].update(classes=11), "contains no model that can be built"),
         ],
         4,
     ),
@@ -95,7 +95,7 @@ def test_a_checkpoint_edited_by_hand(capsys, change, part):
     ("value", "part"),
     [
         (np.nan, "best.npz has parameters that are infinite or NaN: it is damaged"),
-        (np.finfo("f4").max, "the scores of 30 of 30 pictures are infinite or NaN"),
+        (np.finfo("f4").max, "the scores of 30 of 30 images are infinite or NaN"),
     ],
 )
 def test_activations_that_are_not_finite(capsys, value, part):
@@ -148,7 +148,7 @@ def test_where_the_results_cannot_go(capsys):
     Path("file").write_text("mine")
     for out in ("file", "file/below"):
         assert (
-            f"cannot write {out}: a file is where a folder is needed; choose another --out"
+            f"cannot write {out}: a file exists where a folder is needed; choose another --out"
             in refusal(capsys, folder, "--out", out)
         )
     assert Path("file").read_text() == "mine"

@@ -43,7 +43,7 @@ def test_a_file_in_the_place_of_the_folder_is_told_before_the_work(monkeypatch, 
     monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("measured"))
     Path("file").touch()
     said = refused(capsys, "pairs", "--device", "cpu", "--out", "file")
-    told = "cannot write file: a file is where a folder is needed; choose another --out"
+    told = "cannot write file: a file exists where a folder is needed; choose another --out"
     assert said == f"minicaps.experiments: {told}\n"
 
 

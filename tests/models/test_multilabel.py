@@ -316,7 +316,7 @@ def test_composed_pictures_are_no_single_ones():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--layout", "below"), "--layout says where"),
+        (("--layout", "below"), "--layout places the"),
         (("--compose", "1"), "at least 2"),
         (("--compose", "11"), "at most the 10 classes"),
         (("--compose", "2", "--layout", "above"), "choose from"),

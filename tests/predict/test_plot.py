@@ -199,7 +199,7 @@ def test_pictures_of_one_s_own_in_colour(capsys, monkeypatch):
             (
                 ["run", "--out", "run/best.npz"],
                 1,
-                "best.npz: a file is where a folder is needed; choose",
+                "best.npz: a file exists where a folder is needed; choose",
             ),
         ],
         4,

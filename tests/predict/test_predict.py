@@ -335,12 +335,12 @@ def test_strange_pictures_are_answered(trained, capsys):
         [
             (["nowhere", "a.png"], 1, "there is no checkpoint nowhere"),
             (["empty", "a.png"], 1, "empty has no best.npz"),
-            (["a.png", "a.png"], 1, "a.png is damaged or no minicaps checkpoint"),
+            (["a.png", "a.png"], 1, "a.png is damaged or not a minicaps checkpoint"),
             (["run"], 2, "required: PICTURE"),
             (
                 ["run", "a.png", "--out", "a.png"],
                 1,
-                "cannot write a.png: a file is where a folder is needed; choose",
+                "cannot write a.png: a file exists where a folder is needed; choose",
             ),
             (["run", "a.png", "--out", "b", "--no-figures"], 2, "leave it or --no-figures out"),
             (["run", "a.png", "--invert", "maybe"], 2, "invalid choice"),

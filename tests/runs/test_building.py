@@ -1,4 +1,4 @@
-"""Models from checkpoints: which are refused."""
+"""Models restored from checkpoints, and the checkpoints that are rejected."""
 
 import numpy as np
 import pytest
@@ -39,9 +39,9 @@ def test_a_checkpoint_without_a_model_is_refused():
 
 @pytest.mark.parametrize("model", ["baseline-cnn", "capsule-cnn", "matrix-capsnet"])
 def test_a_loaded_model_answers_one_image_as_it_answers_the_batch(model):
-    """With batch norm and dropout; and predicting leaves the model as it was."""
+    """This includes batch norm and dropout; prediction does not change the model."""
     built = models.build(model, (1, 14, 14), 3, batch_norm=True)
-    for step in range(2):  # running statistics that are not those of a single image
+    for step in range(2):  # running statistics that differ from those of one image
         built(Tensor(images(step, 20)))
     saved = checkpoint.pack(model=built.state_dict())
     checkpoint.save("model.npz", saved, {"model": built.config})

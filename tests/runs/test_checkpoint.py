@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved comes back, nothing is executed, and the last good file survives."""
+"""Checkpoints: arrays round-trip, no code is executed, and the last good file survives."""
 
 import errno
 import io
@@ -42,12 +42,12 @@ def assert_same(arrays, expected):
 
 @pytest.fixture
 def path(tmp_path):
-    """A checkpoint that is alone in its folder."""
+    """Checkpoint that is the only file in its folder."""
     checkpoint.save(tmp_path / "last.npz", some_arrays(), META)
     return tmp_path / "last.npz"
 
 
-# ---- what is saved comes back
+# ---- round trips
 
 
 def test_round_trip(path):
@@ -81,11 +81,11 @@ def test_any_reader_of_npz_can_read_it(path):
     assert json.loads(meta.tobytes())["note"] == META["note"]
 
 
-# ---- nothing is executed
+# ---- no code is executed
 
 
 class Evil:
-    """Makes a file when it is unpickled."""
+    """Object that creates a file when it is unpickled."""
 
     def __init__(self, mark):
         self.mark = mark
@@ -106,14 +106,14 @@ def as_object_array(evil):
 def test_a_pickle_is_refused_and_not_executed(tmp_path, attack):
     mark, path = tmp_path / "executed", tmp_path / "evil.npz"
     path.write_bytes(attack(Evil(mark)))
-    with pytest.raises(CheckpointError, match=r"evil\.npz is damaged or no minicaps checkpoint"):
+    with pytest.raises(CheckpointError, match=r"evil\.npz is damaged or not a minicaps checkpoint"):
         checkpoint.load(path)
     assert not mark.exists()
     pickle.loads(pickle.dumps(Evil(mark)))
     assert mark.exists()  # so the attack would have worked
 
 
-# ---- what cannot be trusted is refused
+# ---- untrustworthy files are rejected
 
 
 def test_a_truncated_file_is_refused(path):
@@ -121,7 +121,7 @@ def test_a_truncated_file_is_refused(path):
     for length in [*range(0, len(good), 11), *range(len(good) - 25, len(good))]:
         path.write_bytes(good[:length])
         with pytest.raises(
-            CheckpointError, match=r"last\.npz is damaged or no minicaps checkpoint"
+            CheckpointError, match=r"last\.npz is damaged or not a minicaps checkpoint"
         ):
             checkpoint.load(path)
 
@@ -138,7 +138,7 @@ def test_a_changed_byte_never_changes_a_number(path):
         except CheckpointError as error:
             assert "last.npz" in str(error)
             refused += 1
-        else:  # the zip file's own books: they may lose a member, never change one
+        else:  # the zip directory: a member may be lost, but never changed
             assert_same(arrays, {name: expected[name] for name in arrays})
             assert meta == {"format": checkpoint.FORMAT, **META}
     assert refused > len(places) / 2
@@ -186,7 +186,7 @@ FOREIGN = {
 def test_what_is_no_checkpoint_is_refused(tmp_path, content):
     path = tmp_path / "other.npz"
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"other.npz is damaged or no minicaps checkpoint: "):
+    with pytest.raises(CheckpointError, match=r"other.npz is damaged or not a minicaps checkpoint"):
         checkpoint.load(path)
 
 
@@ -272,7 +272,7 @@ def run_python(code, *arguments):
 
 
 def test_a_file_size_limit_leaves_the_old_file(path):
-    """The system itself refuses to write here, at several places of the file."""
+    """Here, the system itself refuses to write, at several positions in the file."""
     before = path.read_bytes()
     code = """
 import resource, sys
@@ -295,7 +295,7 @@ for limit in (10_000, 1_000, 100, 0):
 
 @pytest.mark.slow
 def test_a_killed_process_leaves_a_whole_file(tmp_path):
-    """120 processes are killed while they save without a pause; all are in one test process."""
+    """Kill 120 processes while they save without pause; one process starts them all."""
     code = """
 import itertools, os, random, signal, sys, time
 import numpy as np
@@ -329,8 +329,8 @@ print(len(seen), left, os.listdir(os.path.dirname(path)))
     done = run_python(code, tmp_path / "last.npz")
     assert done.stderr == ""
     seen, left, names = done.stdout.split(maxsplit=2)
-    assert int(seen) == 120  # each did save before it died
-    assert 0 < int(left) <= 120  # some in the middle of a file, which the next one swept away
+    assert int(seen) == 120  # each one saved before it was killed
+    assert 0 < int(left) <= 120  # some died in the middle of a file, which the next one removed
     assert names == "['last.npz']\n"
 
 
@@ -338,7 +338,7 @@ def test_only_what_the_dead_left_for_this_file_is_swept(path):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     kept = ["best.npz.{}.part", "last.npz.part", "last.npz.x.part", "my.part", "last.npz.1.part"]
-    kept = [name.format(dead.pid) for name in kept]  # process 1 always lives
+    kept = [name.format(dead.pid) for name in kept]  # process 1 is always alive
     for name in (f"last.npz.{dead.pid}.part", *kept):
         path.with_name(name).touch()
     checkpoint.save(path, {}, {})
@@ -389,14 +389,14 @@ def test_a_device_is_not_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path):
-        with pytest.raises(CheckpointError, match=f"cannot write {path}: there is something that"):
+        with pytest.raises(CheckpointError, match=f"cannot write {path}: it exists and is not a"):
             checkpoint.save(path, {}, {})
     assert os.listdir(tmp_path) == ["pipe"] and not pipe.is_file()
 
 
 @pytest.mark.slow
 def test_a_folder_without_permission_is_told(path):
-    """As an ordinary user: root may write anywhere."""
+    """Run as an ordinary user, because root may write anywhere."""
     code = """
 import os, sys
 from minicaps.runs import checkpoint
@@ -410,7 +410,7 @@ except checkpoint.CheckpointError as error:
 """
     before = path.read_bytes()
     os.chmod(path.parent, 0o555)
-    for parent in list(path.parents)[1:-1]:  # pytest makes folders that only their owner may enter
+    for parent in list(path.parents)[1:-1]:  # pytest creates folders that only the owner may enter
         if parent.stat().st_uid == os.getuid() and parent.name.startswith(("pytest-", "popen-")):
             os.chmod(parent, 0o755)
     done = run_python(code, path)
@@ -423,7 +423,7 @@ except checkpoint.CheckpointError as error:
 
 
 def test_a_file_of_format_1_made_by_hand_is_read(tmp_path):
-    """Written without minicaps, as its first version did: a zip of .npy files, a JSON text."""
+    """The file is written without minicaps, as version 1 wrote it: .npy files and a JSON text."""
     import struct
 
     def npy(shape, kind, data):

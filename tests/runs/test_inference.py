@@ -1,4 +1,4 @@
-"""The mean loss and the right answers of a model on a split."""
+"""Mean loss and number of correct predictions of a model on a split."""
 
 import numpy as np
 import pytest
@@ -13,10 +13,10 @@ from minicaps.runs.inference import evaluate
 
 
 def test_evaluation_counts_samples_not_batches(monkeypatch):
-    """Ten samples, batches of 4, of which 4, 4 and 1 are right: 0.9, and the mean loss of all."""
+    """Ten samples in batches of 4, 4 and 2, of which 4, 4 and 1 are correct: 9 in all."""
 
     class Reads(Module):
-        """A network whose lengths are written into the picture."""
+        """Network that reads its lengths from the image."""
 
         def __init__(self):
             self.unused = Tensor(np.zeros(1, np.float32), requires_grad=True)

@@ -1,4 +1,4 @@
-"""Runs of the trainer are tiny."""
+"""Make all training runs tiny."""
 
 import pytest
 

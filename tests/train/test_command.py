@@ -1,4 +1,4 @@
-"""`python -m minicaps.train`: its run folder, what it measures, and where it computes."""
+"""`python -m minicaps.train`: run folder, metrics, and devices."""
 
 import csv
 import json
@@ -47,7 +47,7 @@ CPU = choose_device("cpu")
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run as a user makes it: nothing is left out. (folder, standard output, command)."""
+    """Complete run as a user would start it: (folder, standard output, command)."""
     here = tmp_path_factory.mktemp("whole")
     command = ["python", "-m", "minicaps.train", "--limit", "60", "--epochs", "2"]
     command += ["--batch-size", "16", "--out", "runs/a run", "--device", "cpu"]
@@ -68,7 +68,7 @@ def test_what_a_run_says_and_writes(whole):
     folder, said, _ = whole
     lines = said.splitlines()
     assert lines[0] == "Device: CPU (NumPy) (chosen)"
-    assert lines[1] == "Data: strokes, 54 training, 6 validation, 2,000 test pictures"
+    assert lines[1] == "Data: strokes, 54 training, 6 validation, 2,000 test images"
     model = r"Model: capsnet, preset small, routing agreement, loss margin, [\d,]+ parameters"
     assert re.fullmatch(model, lines[2])
     assert lines.pop(3) == f"Note: {summary(folder)['warnings'][0]}"
@@ -77,7 +77,7 @@ def test_what_a_run_says_and_writes(whole):
     assert re.fullmatch(epoch.format(2), lines[4])
     found = summary(folder)
     right, share = found["test_right"], found["test_accuracy"]
-    assert lines[5].startswith(f"Test accuracy {share:.2%} ({right:,} of 2,000 pictures), by the ")
+    assert lines[5].startswith(f"Test accuracy {share:.2%} ({right:,} of 2,000 images) with the ")
     files = ["best.npz", "config.json", "curves.png", "last.npz", "metrics.csv"]
     files += ["reconstructions.png", "summary.json"]
     assert lines[6:] == [f"Results: runs/a run/ ({', '.join(files)})"]
@@ -109,12 +109,12 @@ def test_the_summary_is_consistent(whole):
 @pytest.mark.slow
 def test_the_test_figures_are_those_of_the_best_model(whole, monkeypatch):
     folder, *_ = whole
-    monkeypatch.undo()  # back to the whole test data and the real network
+    monkeypatch.undo()  # restore the whole test set and the real network
     found = summary(folder)
     model = load_model(folder / "best.npz", CPU)
     test = data.load("strokes", limit=1).test
     loss, right = evaluate(model, test, "margin")
-    assert loss == pytest.approx(found["test_loss"], rel=1e-5)  # BLAS has other threads there
+    assert loss == pytest.approx(found["test_loss"], rel=1e-5)  # other BLAS threads there
     assert right == found["test_right"]
 
 
@@ -191,7 +191,7 @@ def test_an_empty_folder_is_taken():
 
 @pytest.mark.slow
 def test_the_last_batch_counts_by_its_size():
-    """Ten pictures in batches of 4, 4 and 2, a network that stands still."""
+    """Ten images in batches of 4, 4 and 2, and a network that does not change."""
     frozen = ("--limit", "10", "--validation", "0", "--learning-rate", "1e-30")
     few, one = run(*frozen, "--batch-size", "4"), run(*frozen, "--batch-size", "10", out="one")
     (row,), (whole_row,) = (history(f) for f in (few, one))
@@ -213,8 +213,8 @@ def test_the_last_batch_counts_by_its_size():
     ("measured", "best"),
     thinned_rows(
         [
-            ([(0.5, 1), (0.4, 3), (0.3, 2)], 2),  # most right answers, not the least loss
-            ([(0.5, 3), (0.4, 3), (0.45, 3)], 2),  # equally many: the least loss
+            ([(0.5, 1), (0.4, 3), (0.3, 2)], 2),  # most correct predictions, not the lowest loss
+            ([(0.5, 3), (0.4, 3), (0.45, 3)], 2),  # equally many: the lowest loss
             ([(0.5, 3), (0.4, 2), (0.5, 3)], 1),  # equal in both: the first
         ]
     ),
@@ -231,7 +231,7 @@ def test_validation_chooses_the_model_that_is_tested(monkeypatch, measured, best
     with monkeypatch.context() as patch:
         patch.setattr(trainer, "evaluate", scripted)
         run("--epochs", "3")
-    ((chosen, samples),) = tested  # the test pictures are looked at once
+    ((chosen, samples),) = tested  # the test set is used only once
     assert samples == 30
     assert same(chosen, parameters("run", "best.npz"))
     assert same(chosen, parameters(run("--epochs", str(best), out="short")))
@@ -241,7 +241,7 @@ def test_validation_chooses_the_model_that_is_tested(monkeypatch, measured, best
 
 def test_without_validation_all_pictures_train_and_the_last_epoch_is_tested():
     folder = run("--validation", "0", "--epochs", "2")
-    assert saved(folder)[0]["optimizer/steps"] == 10  # 40 pictures in batches of 8
+    assert saved(folder)[0]["optimizer/steps"] == 10  # 40 images in batches of 8
     assert same(parameters(folder, "best.npz"), parameters(folder))
     found = summary(folder)
     assert found["best_epoch"] == 2
@@ -306,7 +306,7 @@ def test_no_step_waits_for_the_device(strict_cupy, monkeypatch):
     monkeypatch.setattr(Trainer, "_step", counted)
     run("--device", "gpu", "--clip", "1", "--weight-decay", "0.1")
     assert waits == [0] * 5
-    assert strict_cupy.host_syncs["get"] > 0  # results do come to the host
+    assert strict_cupy.host_syncs["get"] > 0  # results do reach the host
 
 
 def test_a_run_knows_what_its_pictures_are_drawn_on():

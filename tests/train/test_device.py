@@ -1,4 +1,4 @@
-"""The trainer on a device: what it copies there and when it waits, TF32, and what it shows."""
+"""Trainer on a device: copies, waits, TF32, and progress output."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ GPU = ("--device", "gpu")
 
 
 def fill(strict_cupy, patch):
-    """Leave no room for pictures on the device."""
+    """Leave no room for images on the device."""
     patch.setattr(strict_cupy.cuda.runtime, "memGetInfo", lambda: (1000, 2**31))
 
 
@@ -40,7 +40,7 @@ def fill(strict_cupy, patch):
 
 
 def steps_of(strict_cupy, monkeypatch, *options):
-    """Train; return what each step, with the making of its batch, copied, and its waits."""
+    """Train and return the copies and waits of each step, including the creation of its batch."""
     seen, step = [], Trainer._step
 
     def counted(self, *batch):
@@ -58,11 +58,11 @@ def steps_of(strict_cupy, monkeypatch, *options):
     ("options", "copies"),
     thinned_rows(
         [
-            ((), 1),  # which pictures
+            ((), 1),  # the indices of the images
             (
                 ("--shift", "1", "--clip", "1", "--weight-decay", "0.1"),
                 2,
-            ),  # and where to shift them
+            ),  # and their shifts
             (("--precision", "float64", "--optimizer", "sgd"), 1),
             (("--routing", "leaky"), 1),
             (("--routing", "distance", "--loss", "spread"), 1),
@@ -70,7 +70,7 @@ def steps_of(strict_cupy, monkeypatch, *options):
             (("--update", "spherical", "--gradient", "stop"), 1),
             (("--model", "capsule-cnn", "--batch-norm"), 1),
             (("--model", "pooling-cnn"), 1),
-            (("--model", "baseline-cnn"), 2),  # and the mask of dropout
+            (("--model", "baseline-cnn"), 2),  # and the dropout mask
             (("--model", "matrix-capsnet", "--batch-norm"), 1),
         ]
     ),
@@ -107,14 +107,14 @@ def test_room_for_the_pictures_changes_nothing_else(strict_cupy, monkeypatch):
 
 @pytest.mark.slow
 def test_more_steps_wait_no_more(strict_cupy):
-    """A run waits at the end of an epoch, and when it writes and measures."""
+    """A run waits at the end of an epoch, and when it writes and evaluates."""
     waits = []
     for size in ("36", "4"):
         strict_cupy.host_syncs.clear()
         run(*GPU, "--batch-size", size, out=size)
         waits.append(strict_cupy.host_syncs.copy())
     assert waits[0] == waits[1]
-    assert waits[0]["stream.synchronize"] == 1  # the time of the epoch includes all its work
+    assert waits[0]["stream.synchronize"] == 1  # an epoch's time includes all of its work
 
 
 # ---- TF32
@@ -122,7 +122,7 @@ def test_more_steps_wait_no_more(strict_cupy):
 
 @pytest.fixture
 def tf32_of_steps(monkeypatch):
-    """What CuPy would find in every step; the environment is restored after the test."""
+    """Setting that CuPy would read in each step; the environment is restored after the test."""
     monkeypatch.setenv("CUPY_TF32", "")
     found, step = [], Trainer._step
 
@@ -136,7 +136,7 @@ def tf32_of_steps(monkeypatch):
 
 @pytest.mark.slow
 def test_tf32_is_off_by_default(strict_cupy, tf32_of_steps):
-    os.environ["CUPY_TF32"] = "1"  # what is recorded is what is done
+    os.environ["CUPY_TF32"] = "1"  # the record must match what is actually used
     folder = run(*GPU)
     assert tf32_of_steps == ["0"] * 5
     assert summary(folder)["tf32"] is False
@@ -169,12 +169,12 @@ def test_tf32_is_refused_on_the_cpu(monkeypatch, capsys, device):
     assert not Path("run").exists()
 
 
-# ---- what it shows where there is no terminal
+# ---- progress output without a terminal
 
 
 @pytest.fixture
 def slow_steps(monkeypatch):
-    """A clock that moves on by 12 s in each step, and stands still otherwise."""
+    """Clock that advances by 12 s in each step and otherwise stands still."""
     step, clock = Trainer._step, SimpleNamespace(now=1000.0)
 
     def slow(self, *batch):
@@ -189,7 +189,7 @@ def slow_steps(monkeypatch):
 def test_a_line_every_half_minute(slow_steps, capsys):
     assert train.main([*TINY[:-1], "--epochs", "2", "--out", "run"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch")]
-    progress = r"epoch {}/2  24 of 36 pictures  train loss 0\.\d{{4}} accuracy \d+\.\d\d%"
+    progress = r"epoch {}/2  24 of 36 images  train loss 0\.\d{{4}} accuracy \d+\.\d\d%"
     whole = r"epoch {}/2  train loss 0\.\d{{4}} accuracy .* images/s"
     patterns = [p.format(epoch) for epoch in (1, 2) for p in (progress, whole)]
     assert len(lines) == len(patterns)
@@ -199,7 +199,7 @@ def test_a_line_every_half_minute(slow_steps, capsys):
 
 def test_quiet_shows_no_such_line(slow_steps, capsys):
     run()
-    assert "pictures  train loss" not in capsys.readouterr().out
+    assert "images  train loss" not in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -215,7 +215,7 @@ def test_only_a_line_waits_for_the_device(strict_cupy, monkeypatch, slow_steps):
     for name, seconds in (("one line", 30.0), ("no line", 100.0)):
         monkeypatch.setattr(progress.Display, "LINE", seconds)
         assert train.main([*TINY[:-1], *GPU, "--out", name]) == 0
-    looks = 3  # is it finite, loss, accuracy
+    looks = 3  # finiteness, loss, accuracy
     assert waits == [Counter({"get": looks, "stream.synchronize": 1}), {"stream.synchronize": 1}]
 
 

@@ -1,4 +1,4 @@
-"""What looks wrong in a training is said, and nothing is said where all is well."""
+"""Problems in training are reported, and healthy training causes no warnings."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from minicaps.train.trainer import Trainer
 
 
 def mean_loss(length, classes):
-    """The margin loss of pictures of all classes, whose capsules are all equally long."""
+    """Return the margin loss for one image of each class if all capsules have the same length."""
     lengths = np.full((classes, classes), float(length))
     return float(ops.margin_loss(Tensor(lengths), np.arange(classes)))
 
@@ -23,7 +23,7 @@ def equal(classes):
 
 @pytest.mark.parametrize("classes", [2, 3, 10, 26])
 def test_the_three_losses_where_nothing_is_learned(classes):
-    """Dead and saturated by the loss itself, blind by trying all lengths."""
+    """The dead and saturated losses are computed directly, the blind one by trying all lengths."""
     shares = equal(classes)
     blind = min(mean_loss(length, classes) for length in np.linspace(0, 1, 2001))
     for loss, word in (
@@ -41,16 +41,16 @@ def test_the_numbers_of_ten_classes():
 
 
 def test_blind_to_unequal_classes():
-    """Two classes, one of which is three times as frequent: each has a best length of its own."""
+    """Of two classes, one is three times as frequent, so their best lengths differ."""
     shares, lengths = np.array([0.75, 0.25]), np.linspace(0, 1, 2001)
     losses = [p * (0.9 - lengths) ** 2 + 0.5 * (1 - p) * (lengths - 0.1) ** 2 for p in shares]
     blind = sum(loss.min() for loss in losses)
     assert "blind" in diagnosis.stuck(blind, 0.75, shares)
-    assert diagnosis.stuck(blind, 0.95, shares) is None  # it does see
+    assert diagnosis.stuck(blind, 0.95, shares) is None  # it is not blind
 
 
 def test_several_classes_in_a_picture():
-    """Two of ten present: lesson 11, exercise on two digits in a picture."""
+    """Two of ten classes are present; see the exercise on two digits in an image in lesson 11."""
     shares = np.full(10, 0.2)
     for loss, word in ((1.62, "dead"), (3.24, "saturated"), (0.8533, "blind")):
         assert word in diagnosis.stuck(loss, 0.0, shares)
@@ -69,7 +69,7 @@ def options(**given):
 
 
 def test_few_steps():
-    assert "1 step(s) an epoch, 6 in all" in diagnosis.few_steps(options(), 40)
+    assert "1 step(s) per epoch, 6 in total" in diagnosis.few_steps(options(), 40)
     assert diagnosis.few_steps(options(batch_size=8, epochs=60), 40) is None  # 300 steps
     assert "try --epochs 50 --schedule cosine, and" in diagnosis.few_steps(options(batch_size=4), 8)
     assert diagnosis.few_steps(options(), 9000) is None
@@ -96,20 +96,20 @@ def test_a_class_that_is_never_the_answer():
     names, present = ("cat", "dog", "eel"), np.array([10, 5, 2])
     assert (
         diagnosis.never_predicted(np.array([16, 1, 0]), present, 17, names) is None
-    )  # eels are few
+    )  # there are too few eels
     said = diagnosis.never_predicted(np.array([17, 0, 0]), present, 17, names)
-    assert "of 17 validation pictures none is taken for 'dog', though 5 labels say so" in said
+    assert "none of the 17 validation images is predicted as 'dog', though 5 labels say so" in said
 
 
 def test_a_class_that_no_picture_lacks():
     names = ("cat", "dog", "eel")
     said = diagnosis.always_present(np.array([12, 3, 12]), 12, names)
-    assert "all 12 training pictures have 'cat', 'eel'" in said and "leave the class out" in said
+    assert "all 12 training images contain 'cat', 'eel'" in said and "leave the class out" in said
     assert diagnosis.always_present(np.array([11, 3, 1]), 12, names) is None
 
 
 def test_a_loss_of_zero_is_not_stuck():
-    """Where all pictures have all classes, a saturated network is right."""
+    """If every image has all classes, a saturated network is correct."""
     assert diagnosis.stuck(0.0, 1.0, np.ones(2)) is None
     assert "dead" in diagnosis.stuck(1.62, 0.0, np.ones(2))
 
@@ -118,7 +118,7 @@ def test_a_loss_of_zero_is_not_stuck():
 
 
 def test_a_run_tells_once_and_keeps_it(monkeypatch, capsys):
-    """Every epoch looks dead; it is said once, also after the run was gone on with."""
+    """The network looks dead in every epoch; it is reported once, even after the run is resumed."""
     monkeypatch.setattr(trainer, "evaluate", lambda *_, **__: (0.81, 1))
     folder = run("--epochs", "2")
     go_on(folder, "--epochs", "4")
@@ -139,7 +139,7 @@ def test_a_run_on_pictures_that_all_have_a_class(tmp_path, capsys):
     images = np.random.default_rng(0).random((24, 28, 28))
     np.savez(tmp_path / "all.npz", images=images, labels=labels, class_names=["a", "b", "c"])
     folder = run("--data", str(tmp_path / "all.npz"), "--limit", "12", "--reconstruction", "0")
-    told = [text for text in summary(folder)["warnings"] if "training pictures have 'c':" in text]
+    told = [text for text in summary(folder)["warnings"] if "training images contain 'c':" in text]
     assert len(told) == 1 and told[0] in capsys.readouterr().err
 
 
@@ -152,7 +152,7 @@ def test_a_run_that_is_well_warns_of_nothing(capsys):
 
 @pytest.mark.slow
 def test_a_blind_network_is_told(monkeypatch, capsys):
-    """A network that answers with the best constant lengths."""
+    """The network predicts the best constant lengths."""
     best = 1.35 / 5.5  # (p m⁺ + λ (1 − p) m⁻) / (p + λ (1 − p)) for p = 1/10
     forward = models.CapsNet.forward
 
@@ -167,13 +167,13 @@ def test_a_blind_network_is_told(monkeypatch, capsys):
 
 def test_an_exploding_gradient_is_told(monkeypatch, capsys):
     run("--reconstruction", "1e6", "--learning-rate", "1e-30")
-    assert "the gradient's norm is" in capsys.readouterr().err
+    assert "the gradient norm is" in capsys.readouterr().err
 
 
 def test_a_class_that_a_run_never_predicts(monkeypatch, capsys):
     monkeypatch.setattr(diagnosis, "FEW_PICTURES", 1)
-    run("--learning-rate", "1e-30")  # four validation pictures, a network that knows nothing
-    assert "of 4 validation pictures none is taken for" in capsys.readouterr().err
+    run("--learning-rate", "1e-30")  # four validation images and an untrained network
+    assert "none of the 4 validation images is predicted as" in capsys.readouterr().err
 
 
 def test_pixels_from_0_to_255_are_told(monkeypatch, capsys):
@@ -186,10 +186,10 @@ def test_pixels_from_0_to_255_are_told(monkeypatch, capsys):
 
     monkeypatch.setattr(data, "load", bytes_as_floats)
     run("--learning-rate", "1e-9")
-    assert "the training pictures have values from 0 to 255" in capsys.readouterr().err
+    assert "the training images have values from 0 to 255" in capsys.readouterr().err
 
 
-# ---- where numbers become NaN
+# ---- locating non-finite values
 
 
 def network(name="capsnet", **given):
@@ -224,7 +224,7 @@ def test_a_picture_that_is_not_finite_is_seen_in_the_first_layer(name):
 
 @pytest.mark.slow
 def test_the_iteration_of_a_routing_is_named(monkeypatch):
-    """Parents that overflow in the second of three iterations."""
+    """The parents overflow in the second of three iterations."""
     model = network()
     routing = model.classes.routing
     route = routing.route

@@ -1,4 +1,4 @@
-"""Divergence, dead networks, and a world of closed pipes, full disks and odd folders."""
+"""Divergence, dead networks, and external faults: closed pipes, full disks and odd folders."""
 
 import json
 import os
@@ -59,15 +59,15 @@ def test_a_diverging_run_stops_and_says_why(capsys):
     said = refused(capsys, *TINY, *options, code=1)
     assert re.fullmatch(
         r"minicaps.train: the loss became infinite or NaN in step 2 \(epoch 1\), first in the"
-        r" layer \S+(, iteration \d of 3)?\. The likely cause"
-        r" is a step too large: try a smaller --learning-rate \(it was 1e\+20\), or --clip 1\n",
+        r" layer \S+(, iteration \d of 3)?\. A step was"
+        r" probably too large: try a smaller --learning-rate \(it was 1e\+20\), or --clip 1\n",
         said,
     )
     assert os.listdir("run") == ["config.json"]
 
 
 def spoil_in_step(monkeypatch, number):
-    """Let a step with a finite loss make a parameter NaN."""
+    """Make a step with a finite loss set a parameter to NaN."""
     step = Trainer._step
 
     def spoiling(self, *batch):
@@ -110,10 +110,10 @@ def test_an_interrupt_saves_no_nan(monkeypatch, capsys):
     "options", thinned([("--validation", "4"), ("--validation", "0", "--epochs", "2")]), ids=str
 )
 def test_a_dead_network_is_told(capsys, options):
-    """A weight decay of 1/learning rate takes all of each parameter in each step."""
+    """A weight decay of 1/learning rate removes all of each parameter in every step."""
     run("--learning-rate", "0.001", "--weight-decay", "1000", "--schedule", "constant", *options)
     said = capsys.readouterr().err
-    assert "the margin loss is 0.81: all classes have activation 0, the network is dead" in said
+    assert "the margin loss is 0.81: all classes have activation 0, so the network is dead" in said
     assert summary("run")["warnings"][-1] in said
 
 
@@ -135,12 +135,12 @@ def test_a_saturated_network_is_told(monkeypatch, capsys):
     monkeypatch.setattr(trainer, "build_model", saturated)
     run("--learning-rate", "1e-30")
     said = capsys.readouterr().err
-    assert "the margin loss is 3.645: all classes have activation 1, the network is satu" in said
+    assert "the margin loss is 3.645: all classes have activation 1, so the network is sat" in said
 
 
 @pytest.mark.slow
 def test_routing_that_does_not_converge_is_told_once(capsys):
-    """Each step of the run has a warning of its own, with another figure."""
+    """Each step raises its own warning, with a different number."""
     run("--update", "recompute", "--gradient", "implicit", "--iterations", "2", "--epochs", "2")
     said = capsys.readouterr().err.splitlines()
     assert len(said) == len(set(said)) == 2  # the solution, and its gradient
@@ -159,7 +159,7 @@ def test_arithmetic_warnings_are_left_as_they_were():
 @pytest.mark.slow
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]], ids=["talking", "quiet"])
 def test_a_reader_that_goes_away(quiet):
-    """As in `python -m minicaps.train | head -1`."""
+    """This happens in `python -m minicaps.train | head -1`."""
     read, write = os.pipe()
     process = start(*TINY[:-1], *quiet, "--out", "run", stdout=write)
     os.close(write)
@@ -167,7 +167,7 @@ def test_a_reader_that_goes_away(quiet):
     code, _, err = finish(process)
     assert (code, err) == (
         1,
-        "minicaps.train: stopped, as nobody reads its output any more (Broken pipe)\n",
+        "minicaps.train: stopped because the output pipe was closed (Broken pipe)\n",
     )
 
 
@@ -183,7 +183,7 @@ def test_a_closed_output():
 
 @pytest.mark.slow
 def test_a_closed_output_takes_no_bars():
-    """As in `python -m minicaps.evaluate run >&- 2>&-`, where work that takes time shows a bar."""
+    """Test `python -m minicaps.evaluate run >&- 2>&-`, where long work would show a bar."""
     code = """
 import sys
 from minicaps.cli.command import start
@@ -212,7 +212,7 @@ def test_a_terminal_shows_a_bar_and_ends_it():
     while True:
         try:
             part = os.read(leader, 1 << 16)
-        except OSError:  # how Linux ends a terminal
+        except OSError:  # how Linux closes a terminal
             break
         if not part:
             break
@@ -256,7 +256,7 @@ def test_a_folder_that_is_deleted_while_training(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_a_full_disk_stops_the_run_and_it_goes_on_later():
-    """The system refuses to write files of more than 20,000 bytes; then there is room again."""
+    """The system refuses to write files of more than 20,000 bytes; later, there is room again."""
     straight = run("--epochs", "3", out="straight")
     folder = run("--epochs", "1")
     full = """
@@ -273,7 +273,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, most))
 
 
 def test_two_runs_do_not_share_a_folder(monkeypatch, capsys):
-    """The other one makes the folder while this one still loads its data."""
+    """The other run creates the folder while this one is still loading its data."""
     load = data.load
 
     def meanwhile(*args, **keywords):
@@ -284,7 +284,7 @@ def test_two_runs_do_not_share_a_folder(monkeypatch, capsys):
     monkeypatch.setattr(data, "load", meanwhile)
     with pytest.raises(SystemExit, match="2"):
         train.main([*TINY, "--out", "run"])
-    assert "run exists already: choose another --out" in capsys.readouterr().err
+    assert "run already exists: choose another --out" in capsys.readouterr().err
     assert summary("run")["epochs"] == 1
     assert json.loads(Path("run/config.json").read_text())["options"]["seed"] == 7
 
@@ -295,7 +295,7 @@ def test_what_exists_is_not_overwritten(capsys, out):
     Path("full/notes").touch()
     Path("file").write_text("mine")
     said = refused(capsys, *TINY, "--out", out, code=2)
-    assert f"{out} exists already: choose another --out, or go on with --resume {out}" in said
+    assert f"{out} already exists: choose another --out, or continue with --resume {out}" in said
     assert os.listdir("full") == ["notes"]
     assert Path("file").read_text() == "mine"
 
@@ -304,20 +304,20 @@ def test_a_folder_that_cannot_be_made(capsys):
     Path("file").touch()
     said = refused(capsys, *TINY, "--out", "file/run", code=1)
     assert said == (
-        "minicaps.train: cannot write file/run: a file is where a folder is needed; choose another"
-        " --out\n"
+        "minicaps.train: cannot write file/run: a file exists where a folder is needed; choose"
+        " another --out\n"
     )
     assert "File name too long" in refused(capsys, *TINY, "--out", "x" * 300, code=1)
 
 
 @pytest.mark.slow
 def test_a_folder_without_permission():
-    """As an ordinary user: root may write anywhere."""
+    """Run as an ordinary user, because root may write anywhere."""
     code = """
 import os, sys
 from minicaps import data
 from minicaps.train import __main__ as train
-data.load("strokes", limit=1)  # imports everything, while it can be reached
+data.load("strokes", limit=1)  # import everything while it is still accessible
 if os.getuid() == 0:
     os.setuid(65534)
 sys.exit(train.main())
@@ -331,7 +331,7 @@ sys.exit(train.main())
 
 def test_missing_and_broken_data_files(monkeypatch, tmp_path, capsys):
     isolate(monkeypatch, tmp_path)
-    Tiny(monkeypatch, "mnist", arrays_of(0))  # to download from nowhere
+    Tiny(monkeypatch, "mnist", arrays_of(0))  # downloads come from nowhere
     monkeypatch.setenv("MINICAPS_DATA", "nowhere")
     command = (*TINY, "--data", "mnist", "--out", "run")
     said = refused(capsys, *command, code=1)
@@ -355,7 +355,7 @@ def test_too_little_memory(monkeypatch, capsys):
     )
 
 
-# ---- a run folder has one run at a time, and its owner
+# ---- a run folder has one run at a time, and an owner
 
 
 def test_a_run_that_is_going_on_is_not_resumed_beside_it(capsys):
@@ -364,7 +364,7 @@ def test_a_run_that_is_going_on_is_not_resumed_beside_it(capsys):
     capsys.readouterr()
     with locked("run"):
         said = refused(capsys, "--resume", "run", "--epochs", "2", code=1)
-    assert said.startswith("minicaps.train: another run is writing into run: wait for its end")
+    assert said.startswith("minicaps.train: another run is writing to run: wait until it ends")
     assert Path("run/last.npz").read_bytes() == before
 
 
@@ -376,7 +376,7 @@ import encodings.cp437, os, sys  # of zip files
 from minicaps import data, models
 from minicaps.train import __main__ as train
 models.CAPSNET_PRESETS["small"] = {NETWORK}
-data.load("strokes", limit=1)  # imports everything, while it can be reached
+data.load("strokes", limit=1)  # import everything while it is still accessible
 if os.getuid() == 0:
     os.setuid(65534)
 sys.exit(train.main())

@@ -1,4 +1,4 @@
-"""`--estimate`: what a run would take, from a few steps of it, with nothing written."""
+"""`--estimate`: predict the cost of a run from a few of its steps, without writing anything."""
 
 import json
 import os
@@ -18,7 +18,7 @@ FOUND = {"memory": 50 * 2**20, "step": 0.02, "picture": 0.001}
 
 @pytest.fixture
 def measured(monkeypatch):
-    """No process is started; the arguments it would have had."""
+    """Arguments of the process that would have been started; no process runs."""
     arguments = []
 
     def instead(module, *given):
@@ -32,13 +32,13 @@ def measured(monkeypatch):
 def test_the_figures_follow_from_what_was_measured(measured, capsys):
     assert train.main([*TINY, "--epochs", "3", "--estimate"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "Data: strokes, 36 training, 4 validation, 30 test pictures"
+    assert lines[1] == "Data: strokes, 36 training, 4 validation, 30 test images"
     assert lines[2].endswith("13,416 parameters")
-    assert lines[3] == "Memory: 50 MiB for a step of 8 pictures; 0 MiB for all pictures"
+    assert lines[3] == "Memory: 50 MiB for a step of 8 images; 0 MiB for all images"
     assert lines[4] == (
-        "Time: 20.0 ms a step, 5 steps an epoch, and 4 validation pictures: 0.1 s an epoch"
+        "Time: 20.0 ms per step, 5 steps per epoch, and 4 validation images: 0.1 s per epoch"
     )
-    assert lines[5] == "Total: 0.3 s for 3 epochs, and a test on 30 pictures"
+    assert lines[5] == "Total: 0.3 s for 3 epochs and a test on 30 images"
     assert os.listdir() == []
     assert measured[0][0] == "minicaps.train.forecast" and measured[0][2:] == (1, 28, 28, 10)
 
@@ -48,9 +48,9 @@ def test_seeds_and_patience_and_long_runs(measured, monkeypatch, capsys):
     monkeypatch.setitem(FOUND, "memory", None)
     train.main([*TINY, "--epochs", "9", "--patience", "2", "--seeds", "2", "--estimate"])
     said = capsys.readouterr().out
-    assert "Memory: unknown, as this system does not tell" in said
-    assert ": 8 min an epoch" in said
-    assert "Total: at most 2.5 h for 9 epochs, and a test on 30 pictures in 2 runs" in said
+    assert "Memory: unknown, because this system does not report it" in said
+    assert ": 8 min per epoch" in said
+    assert "Total: at most 2.5 h for 9 epochs and a test on 30 images in 2 runs" in said
 
 
 def test_what_a_run_would_refuse_is_refused(measured, capsys):
@@ -61,7 +61,7 @@ def test_what_a_run_would_refuse_is_refused(measured, capsys):
 
 @pytest.mark.slow
 def test_in_a_process_of_its_own():
-    """A network with a known size: more pictures take more memory and time."""
+    """With a network of known size, larger batches need more memory and time."""
     found = []
     for size in (8, 256):
         given = {"reconstruction": 0, "out": "x", "device": "cpu", "batch_size": size}
@@ -88,11 +88,11 @@ def test_steps_with_several_classes(kind, capsys):
 
 def test_a_failure_in_the_process_is_a_sentence(monkeypatch, capsys):
     def broken(*_):
-        raise ProcessError("python -m minicaps.train.forecast has failed: MemoryError")
+        raise ProcessError("python -m minicaps.train.forecast failed: MemoryError")
 
     monkeypatch.setattr(forecast, "in_a_process", broken)
     said = refused_with_output(capsys, *TINY, "--estimate")
-    assert said == "minicaps.train: python -m minicaps.train.forecast has failed: MemoryError\n"
+    assert said == "minicaps.train: python -m minicaps.train.forecast failed: MemoryError\n"
 
 
 def refused_with_output(capsys, *arguments):

@@ -1,4 +1,4 @@
-"""Every model and every loss in the trainer: what is trained, and what is measured."""
+"""Training and evaluation with every model and every loss."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_a_run_of_every_model(request, capsys, name):
     assert said.err == ""
     assert summary("run")["parameters"] == size
     assert saved("run")[0]["optimizer/steps"] == 1
-    # what was tested is what the file holds
+    # the file holds the model that was tested
     model, test = load_model("run/best.npz", CPU), data.load("strokes", limit=1).test
     loss = saved("run")[1]["options"]["loss"]
     measured = (summary("run")["test_loss"], summary("run")["test_right"])
@@ -129,7 +129,7 @@ def test_the_spread_loss_is_trained_at_the_margin_of_the_step(monkeypatch):
 
     monkeypatch.setattr(steps, "classification_loss", watched)
     run("--loss", "spread", "--epochs", "2")
-    epochs = np.arange(10) / 5  # five batches in each
+    epochs = np.arange(10) / 5  # five batches per epoch
     np.testing.assert_allclose(seen, np.minimum(0.2 + 0.7 * epochs, 0.9))
 
 
@@ -144,4 +144,4 @@ def test_the_best_parameters_of_another_network_are_not_measured(capsys):
     other = run("--model", "pooling-cnn", out="other")
     (folder / "best.npz").write_bytes((other / "best.npz").read_bytes())
     capsys.readouterr()
-    assert "another network" in refused(capsys, "--resume", str(folder), "--quiet", code=1)
+    assert "a different network" in refused(capsys, "--resume", str(folder), "--quiet", code=1)

@@ -1,4 +1,4 @@
-"""The options of `python -m minicaps.train`: each is explained, checked and obeyed."""
+"""Options of `python -m minicaps.train`: each one is documented, checked, and takes effect."""
 
 import argparse
 
@@ -21,7 +21,7 @@ def flag(name):
     return "--" + name.replace("_", "-")
 
 
-# ---- explained
+# ---- documented
 
 
 def test_help_explains_every_option_on_two_screens(monkeypatch, capsys):
@@ -91,7 +91,7 @@ NONSENSE |= {a.dest: ("paperr", "0", "") for a in ACTIONS if a.choices}
 
 @pytest.fixture
 def no_work(monkeypatch, tmp_path):
-    """Loading data is a failure now, and so is anything that was written in the end."""
+    """Make the test fail if data is loaded or anything is written."""
 
     def load(*_, **__):
         raise AssertionError("work before the options are checked")
@@ -102,7 +102,7 @@ def no_work(monkeypatch, tmp_path):
 
 
 def refusal(capsys, *arguments):
-    """What is said about wrong usage."""
+    """Return the error message for wrong usage."""
     with pytest.raises(SystemExit) as stopped:
         train.main(list(arguments))
     assert stopped.value.code == 2
@@ -130,15 +130,15 @@ def test_every_option_is_in_the_table_of_nonsense():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--decay", "0.5", "--schedule", "cosine"], "--decay belongs to --schedule exponential"),
+        (["--decay", "0.5", "--schedule", "cosine"], "--decay applies to --schedule exp"),
         (
             ["--model", "baseline-cnn", "--loss", "margin"],
-            "the scores of baseline-cnn are logits, for --loss cross-entropy, not margin",
+            "the scores of baseline-cnn are logits: use --loss cross-entropy, not margin",
         ),
         (["--model", "baseline-cnn", "--loss", "spread"], "cross-entropy, not spread"),
-        (["--patience", "6"], "--patience 6 has no effect in 6 epoch(s): give less"),
+        (["--patience", "6"], "--patience 6 has no effect in 6 epoch(s): lower it"),
         (["--data-dir", "."], "strokes are drawn, not read: leave --data-dir out"),
-        (["--tf32", "--precision", "float64"], "--tf32 rounds products of float32, not of float64"),
+        (["--tf32", "--precision", "float64"], "applies to products of float32, not of float64"),
         (["--batchsize", "3"], "unrecognized arguments: --batchsize 3"),
         (["runs"], "unrecognized arguments: runs"),
         (["--epochs"], "argument --epochs: expected one argument"),
@@ -149,7 +149,7 @@ def test_what_does_not_go_together_is_refused_before_any_work(no_work, capsys, a
 
 
 def given(name):
-    """The option with a value that is allowed."""
+    """Return the option with an allowed value."""
     value = DEFAULTS[name]
     value = {"dropout": 0.1, "out": "x", "size": 30, "seeds": 2, "layout": "below"}.get(name, value)
     value = CHANGES_WHAT_IS_LEARNED.get(name, value)
@@ -183,7 +183,7 @@ def test_a_resumed_run_keeps_its_options(no_work, capsys, name):
         (["--validation", "0.01"], "would take 0 of 40 training samples"),
         (
             ["--validation", "0", "--epochs", "3", "--patience", "2"],
-            "--patience waits for validation to improve",
+            "--patience needs validation images",
         ),
         (["--routing", "distance", "--update", "recompute"], "update: no option of distance"),
         (
@@ -221,11 +221,11 @@ def test_what_does_not_fit_the_data_is_refused_before_training(tmp_path, capsys,
 )
 def test_the_smallest_and_the_largest_run(capsys, arguments, training, validation):
     assert train.main([*TINY[:-1], "--out", "run", *arguments]) == 0
-    said = f"Data: strokes, {training:,} training, {validation:,} validation, 30 test pictures"
+    said = f"Data: strokes, {training:,} training, {validation:,} validation, 30 test images"
     assert said in capsys.readouterr().out
 
 
-# ---- obeyed: each option changes what is learned, or else what is done
+# ---- effective: each option changes what is learned, or at least what is done
 
 
 CHANGES_WHAT_IS_LEARNED = {
@@ -290,7 +290,7 @@ def test_every_choice_learns_something_else(name, others):
 
 @pytest.fixture
 def mnist(monkeypatch, tmp_path):
-    """A tiny MNIST, in a folder that only --data-dir names."""
+    """Create a tiny MNIST in a folder that only --data-dir names."""
     isolate(monkeypatch, tmp_path)
     random = np.random.default_rng(0)
     arrays = [
@@ -315,7 +315,7 @@ def test_data_and_data_dir(mnist):
 
 
 def ink_of_batches(monkeypatch, *options):
-    """Look at a run that takes no step: the ink of each picture, in order, in rows by epoch."""
+    """Return the ink of the images that a run without steps sees, in order, one row per epoch."""
     ink = []
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -335,8 +335,8 @@ def test_the_seed_is_that_of_data_order_validation_and_initial_values(monkeypatc
     ink, other_ink, start, other_start = both("--validation", "0")
     for name in start:
         assert name.endswith("bias") or not np.array_equal(start[name], other_start[name])
-    assert set(ink[0]) == set(ink[1])  # an epoch has all pictures
-    assert set(ink[0]).isdisjoint(other_ink[0])  # of strokes that are drawn anew
+    assert set(ink[0]) == set(ink[1])  # each epoch contains all images
+    assert set(ink[0]).isdisjoint(other_ink[0])  # the strokes are drawn anew
     fixed = ("--data", "mnist", "--data-dir", "mine")
     ink, other_ink, *_ = both("--validation", "0", *fixed)
     assert set(ink[0]) == set(ink[1]) == set(other_ink[0])
@@ -362,8 +362,8 @@ def test_device(strict_cupy):
 
 
 def test_every_option_has_a_test_that_it_is_obeyed():
-    elsewhere = {"data", "data_dir", "size", "device"}  # above, and in test_data_own.py
-    elsewhere.add("layout")  # in test_multilabel.py
+    elsewhere = {"data", "data_dir", "size", "device"}  # above, and in tests/data/test_own.py
+    elsewhere.add("layout")  # in tests/models/test_multilabel.py
     others = {"model", "dropout", "patience", "start_from", "tf32", "out", "resume", "quiet"}
     others |= {"seeds", "estimate"}
     assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | others == DEFAULTS.keys()

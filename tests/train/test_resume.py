@@ -1,4 +1,4 @@
-"""The same again: seeds, patience, interrupts and resuming, and what must not be resumed."""
+"""Reproducible runs: seeds, patience, interrupts, resuming, and runs that must not be resumed."""
 
 import os
 import re
@@ -38,7 +38,7 @@ from minicaps.train.trainer import Trainer
 CPU = choose_device("cpu")
 
 
-# ---- the same again
+# ---- reproducible runs
 
 
 def test_equal_seeds_train_bit_equal_and_others_do_not():
@@ -68,7 +68,7 @@ def test_four_epochs_are_two_and_two(options):
 
 
 class Forgetful(models.CapsNet):
-    """A small network with dropout and batch norm."""
+    """Small network with dropout and batch norm."""
 
     def __init__(self, input_shape, classes, *, preset="small", dropout=0.5, seed=0):
         super().__init__(input_shape, classes, preset=preset, decoder=False, seed=seed)
@@ -114,7 +114,7 @@ def test_every_step_drops_others(monkeypatch):
 
 
 def scripted(monkeypatch, right):
-    """Let validation find so many right answers, epoch by epoch."""
+    """Make validation find the given numbers of correct predictions, epoch by epoch."""
     script = iter(right)
 
     def found(model, split, *rest, **keywords):
@@ -130,8 +130,8 @@ def scripted(monkeypatch, right):
     thinned_rows(
         [
             ("1", [1, 0], 2),
-            ("2", [1, 0, 1, 4], 3),  # as good as before is no better
-            ("2", [1, 0, 2, 1, 0, 4], 5),  # each improvement starts the count again
+            ("2", [1, 0, 1, 4], 3),  # equal accuracy is not an improvement
+            ("2", [1, 0, 2, 1, 0, 4], 5),  # each improvement restarts the count
             ("2", [1, 2, 3, 4, 4, 4], 6),
             ("5", [1, 0, 0, 0, 0, 0], 6),
         ],
@@ -145,7 +145,7 @@ def test_a_run_stops_when_patience_is_lost(monkeypatch, capsys, patience, right,
     assert found["best_epoch"] == right.index(max(right[:epochs])) + 1
     assert found["stopped_early"] == (epochs < 6)
     said = capsys.readouterr().out.splitlines()[0]
-    told = f", stopped after epoch {epochs} as validation no longer improved."
+    told = f", stopped after epoch {epochs} because validation no longer improved."
     assert said.endswith(told) == (epochs < 6)
 
 
@@ -194,18 +194,18 @@ def test_an_interrupted_run_keeps_its_patience(monkeypatch, capsys):
 
 
 def interrupted(capsys, *options, code=130):
-    """Run until the signal comes; return the command that the message tells to go on with."""
+    """Run until the signal arrives; return the command that the message gives for resuming."""
     before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
     assert train.main([*TINY, "--out", "a run", *options]) == code
     assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
     said = capsys.readouterr().err.splitlines()
-    assert said[-2] == "minicaps.train: stopped and saved. Go on with:"
+    assert said[-2] == "minicaps.train: stopped and saved. Resume with:"
     words = shlex.split(said[-1])
     assert words[:3] == ["python", "-m", "minicaps.train"]
     return words[3:]
 
 
-# Two epochs of five steps each, with a validation after each and a test in the end.
+# Two epochs of five steps each, with validation after each epoch and a test at the end.
 MOMENTS = {
     "in the first step": (Trainer, "_step", 1),
     "in the middle of an epoch": (Trainer, "_step", 8),
@@ -243,7 +243,7 @@ def test_an_interrupted_epoch_goes_on_bit_equal(monkeypatch, capsys, options):
 def test_signals_stop_a_process_and_another_goes_on_bit_equal(number):
     straight = run("--epochs", "30", out="straight")
     process = start(*TINY[:-1], "--epochs", "30", "--out", "run")  # not quiet
-    for line in process.stdout:  # comes at once, though it is a pipe
+    for line in process.stdout:  # arrives at once, although it is a pipe
         if line.startswith("epoch 1/30"):
             process.send_signal(number)
             break
@@ -334,7 +334,7 @@ def test_a_changed_checkpoint_is_refused_in_a_sentence(capsys, change):
     edit(path, change)
     capsys.readouterr()
     said = refused(capsys, "--resume", "run", code=1)
-    assert "last.npz does not fit this minicaps" in said
+    assert "last.npz does not fit this version of minicaps" in said
 
 
 def test_what_is_no_run_cannot_be_resumed(capsys):
@@ -365,13 +365,13 @@ def test_a_run_that_is_done_says_how_to_go_on(capsys):
     assert train.main(["--resume", "run", "--epochs", "2"]) == 0
     assert "epochs are done" not in capsys.readouterr().out
     assert train.main(["--resume", "run"]) == 0
-    assert "all 2 epochs are done: a larger --epochs trains more" in capsys.readouterr().out
+    assert "all 2 epochs are done: to train more, raise --epochs" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_fewer_epochs_than_done_are_refused(capsys):
     run("--epochs", "2")
     capsys.readouterr()
-    assert "2 epochs are done already" in refused(
+    assert "2 epochs are already done" in refused(
         capsys, "--resume", "run", "--epochs", "1", code=2
     )

@@ -1,4 +1,4 @@
-"""`--seeds`: the same training from several seeds, and how its results spread."""
+"""`--seeds`: repeat a training run with several seeds and report the spread of the results."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_each_seed_has_a_run_and_the_spread_is_reported(capsys):
     assert spread["standard_deviation"] == pytest.approx(np.std(single, ddof=1))
     assert (spread["min"], spread["max"]) == (min(single), max(single))
     said = capsys.readouterr().out
-    assert f"Test accuracy of 3 seeds: mean {spread['mean']:.2%}, standard deviation" in said
+    assert f"Test accuracy over 3 seeds: mean {spread['mean']:.2%}, standard deviation" in said
 
 
 @pytest.mark.slow
@@ -110,15 +110,15 @@ def test_what_does_not_go_with_it_is_refused(capsys):
     for arguments, code, part in (
         (("--resume", "run", "--seed", "5"), 2, "--seed cannot change"),
         (("--resume", "single", "--seeds", "2"), 2, "--seeds cannot change"),
-        (("--seeds", "2", "--out", "full"), 2, "full exists already"),
-        (("--seeds", "2", "--out", "run"), 2, "run exists already"),
+        (("--seeds", "2", "--out", "full"), 2, "full already exists"),
+        (("--seeds", "2", "--out", "run"), 2, "run already exists"),
     ):
         assert part in refused(capsys, *arguments, code=code)
     config = json.loads(Path("run/config.json").read_text())
     config["options"]["batch_size"] = 0
     Path("run/config.json").write_text(json.dumps(config))
     said = refused(capsys, "--resume", "run", code=1)
-    assert "run/config.json does not fit this minicaps: argument --batch-size: must be" in said
+    assert "config.json does not fit this version of minicaps: argument --batch-size: must" in said
 
 
 @pytest.mark.slow

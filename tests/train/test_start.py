@@ -1,4 +1,4 @@
-"""Training that starts from the parameters of another run."""
+"""Training runs that start from the parameters of another run."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tiny_runs import TINY, go_on, parameters, refused, run, same, summary
 
 from minicaps.train import __main__ as train
 
-STILL = ("--learning-rate", "1e-30")  # a step that rounding swallows
+STILL = ("--learning-rate", "1e-30")  # a step too small to survive rounding
 
 
 @pytest.mark.slow
@@ -25,9 +25,9 @@ def test_a_run_starts_from_the_best_parameters_of_another():
 @pytest.mark.slow
 def test_few_pictures_are_enough_for_what_has_learned_already(capsys):
     assert train.main([*TINY[:-1], "--out", "run"]) == 0  # not quiet
-    assert "few to learn from" in capsys.readouterr().out
+    assert "few to learn much" in capsys.readouterr().out
     assert train.main([*TINY[:-1], "--start-from", "run", "--out", "two"]) == 0
-    assert "few to learn from" not in capsys.readouterr().out
+    assert "few to learn much" not in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -53,20 +53,20 @@ def test_it_goes_on_by_itself_when_the_other_run_is_gone():
             (
                 ("--start-from", "run", "--model", "pooling-cnn"),
                 2,
-                "run/best.npz holds another network: model is capsnet in the checkpoint,"
-                " pooling-cnn in this run; give the same options",
+                "run/best.npz contains a different network: model is capsnet in the checkpoint,"
+                " but pooling-cnn in this run; give the same options",
             ),
             (
                 ("--start-from", "run", "--reconstruction", "0", "--precision", "float64"),
                 2,
-                "network: precision is float32 in the checkpoint, float64 in this run; decoder is"
-                " True in the checkpoint, False in this run; give",
+                "network: precision is float32 in the checkpoint, but float64 in this run; decoder"
+                " is True in the checkpoint, but False in this run; give",
             ),
-            (("--start-from", "nowhere"), 1, "no checkpoint nowhere: name the folder of a run"),
+            (("--start-from", "nowhere"), 1, "no checkpoint nowhere: give the folder of a run"),
             (
                 ("--start-from", "."),
                 1,
-                ". has no best.npz: it holds runs; name one of them, such as run",
+                ". has no best.npz: it contains runs; choose one of them, such as run",
             ),
         ]
     ),

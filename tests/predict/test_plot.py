@@ -173,7 +173,7 @@ def test_pictures_of_one_s_own_in_colour(capsys, monkeypatch):
     os.rename("own", "moved")
     lines, err = draw(capsys, trained, code=1)
     assert lines == [f"{trained}/figures/{what}.png" for what in ("curves", "kernels")]
-    assert err.count("own is gone") == 4
+    assert err.count("own no longer exists") == 4
     assert len(draw(capsys, trained, "--data", "moved")[0]) == 6
 
 
@@ -195,7 +195,7 @@ def test_pictures_of_one_s_own_in_colour(capsys, monkeypatch):
             (["run", "sweeps", "--index", "30"], 2, "--index 30 is too large: the last is 29"),
             (["run", "sweeps", "--index", "-1"], 2, "must be a whole number of at least 0"),
             (["run", "sweeps", "--index", "1", "--class", "1"], 2, "not allowed with"),
-            (["run", "confusion", "--data-dir", "."], 2, "strokes is not searched"),
+            (["run", "confusion", "--data-dir", "."], 2, "--data-dir has no effect on strokes"),
             (
                 ["run", "--out", "run/best.npz"],
                 1,

@@ -131,7 +131,7 @@ def test_without_split_json_the_seed_splits(trained, capsys):
 def test_without_split_json_changed_data_are_refused(trained, pets, capsys):
     (trained / "split.json").unlink()
     shutil.rmtree(pets / "eel")
-    assert "cannot be split as it was for" in refusal(capsys, trained)  # 9 pictures for --limit 12
+    assert "cannot be split as it was for" in refusal(capsys, trained)  # 9 images for --limit 12
     folder_of(pets, {"fox": 6})
     assert "restore the original data" in refusal(capsys, trained)
 

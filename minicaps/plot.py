@@ -1,4 +1,4 @@
-"""`python -m minicaps.plot`: figures of a run, and of what its network does with a picture."""
+"""`python -m minicaps.plot`: draw figures of a run, and of how its network sees an image."""
 
 import argparse
 import csv
@@ -31,16 +31,16 @@ from minicaps.storage import results_folder
 NAME = "minicaps.plot"
 OFFSETS = np.linspace(-0.25, 0.25, 11)  # Sabour et al. 2017, figure 4
 ABOUT = """\
-Draw figures of a run: all that its network has, or those that are named.
+Draw figures of a run: all that its network supports, or only those named.
 
   curves           loss and error by epoch
-  reconstructions  pictures of up to 20 classes, and what the decoder draws
-  confusion        how often which class was taken for which
-  couplings        where the parts of a picture lie that vote for a class
-  sweeps           what the decoder draws when one number of a capsule is moved
-  kernels          the kernels of the first convolution
+  reconstructions  images of up to 20 classes, and their reconstructions
+  confusion        how often each class was taken for each other class
+  couplings        where in an image the parts that vote for a class lie
+  sweeps           reconstructions as each number of a capsule is varied
+  kernels          kernels of the first convolution
 """
-EXAMPLES = """examples (the first line makes a run, in a minute):
+EXAMPLES = """examples (the first line creates a run in about a minute):
   python -m minicaps.train --out runs/first
   python -m minicaps.plot runs/first
   python -m minicaps.plot runs/first sweeps couplings --class 7
@@ -49,7 +49,7 @@ EXAMPLES = """examples (the first line makes a run, in a minute):
 
 
 def main(arguments=None):
-    """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 130 Ctrl-C."""
+    """Run the command; return its exit code: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C."""
     parser = _parser()
     options = parser.parse_args(arguments)
     return guarded(NAME, partial(_run, parser, options))
@@ -59,19 +59,19 @@ def _parser():
     parser = parser_for_run(NAME, ABOUT, EXAMPLES)
     text = f"{', '.join(FIGURES)} (default: all)"
     parser.add_argument("what", metavar="WHAT", nargs="*", type=_figure, help=text)
-    group = parser.add_argument_group("which picture couplings and sweeps show")
+    group = parser.add_argument_group("image for couplings and sweeps")
     which = group.add_mutually_exclusive_group()
-    text = "the test picture of this index (default: 0)"
+    text = "test image with this index (default: 0)"
     which.add_argument("--index", metavar="N", type=number(int, 0), help=text)
-    text = "the first test picture of this class"
+    text = "first test image of this class"
     which.add_argument("--class", metavar="NAME", dest="class_name", help=text)
-    text = "other data than the run's: a name, or a path"
+    text = "data other than the run's: a name or a path"
     group.add_argument("--data", metavar="DATA", type=data_source, help=text)
-    text = "folder searched first for the data files"
+    text = "folder to search first for the data files"
     group.add_argument("--data-dir", metavar="FOLDER", help=text)
-    group = parser.add_argument_group("where to compute, where to write")
+    group = parser.add_argument_group("where to compute and write")
     add_device(group)
-    text = "folder of the figures, over earlier ones (default: RUN/figures)"
+    text = "folder for the figures; replaces earlier ones (default: RUN/figures)"
     group.add_argument("--out", metavar="FOLDER", type=Path, help=text)
     return parser
 
@@ -97,7 +97,7 @@ def _run(parser, options):
 
 
 def _missing(run):
-    """The figures that cannot be drawn of a run, and why."""
+    """Return the figures that cannot be drawn for a run, and the reason for each."""
     missing = {}
     if not (run.folder / "metrics.csv").exists():
         missing["curves"] = f"there is no {run.folder / 'metrics.csv'}"
@@ -106,12 +106,12 @@ def _missing(run):
     if run.model.children_grid is None:
         missing["couplings"] = "this network has no capsules"
     if run.model.multi:
-        missing["confusion"] = "a picture may have several classes: see minicaps.evaluate"
+        missing["confusion"] = "this network is multi-label: use minicaps.evaluate"
     return missing
 
 
 def _draw(shown, wanted, missing, out):
-    """Draw the figures that are wanted, or all that can be; return the exit code."""
+    """Draw the wanted figures, or all that can be drawn; return the exit code."""
     code = 0
     for what in dict.fromkeys(wanted or FIGURES):
         if what in missing:
@@ -121,13 +121,13 @@ def _draw(shown, wanted, missing, out):
         try:
             FIGURES[what](shown, path)
             print(path)
-        except DataError as error:  # other figures may do without the data
+        except DataError as error:  # other figures may not need the data
             code = fail(NAME, f"cannot draw {what}: {error}")
     return code
 
 
 class Shown:
-    """The run, its test pictures, and the one that is chosen; read when they are needed."""
+    """The run, its test images and the chosen one, each loaded when first needed."""
 
     def __init__(self, run, options):
         self.run, self.options = run, options
@@ -139,19 +139,21 @@ class Shown:
 
     @cached_property
     def index(self):
-        """Of the chosen test picture."""
+        """Index of the chosen test image."""
         name, names = self.options.class_name, self.run.model.class_names
         if name is None:
             index = self.options.index or 0
             if index >= len(self.test):
-                raise WrongUsage(f"--index {index} is too large: the last is {len(self.test) - 1}")
+                raise WrongUsage(
+                    f"--index {index} is too large: the last one is {len(self.test) - 1}"
+                )
             return index
         if name not in names:
-            raise WrongUsage(f"there is no --class {name}: choose from {', '.join(names)}")
+            raise WrongUsage(f"unknown --class {name}: choose from {', '.join(names)}")
         labels, k = self.test.labels, names.index(name)
         found = np.flatnonzero(labels[:, k] if self.test.multi else labels == k)
         if not found.size:
-            raise DataError(f"there is no test picture of class {name}: choose another")
+            raise DataError(f"there is no test image of class {name}: choose another class")
         return int(found[0])
 
     @property
@@ -160,7 +162,7 @@ class Shown:
 
     @property
     def label(self):
-        """A class of the picture: of several, the one with the highest score."""
+        """Class of the image; if it has several, the one with the highest score."""
         if not self.test.multi:
             return int(self.test.labels[self.index])
         present = self.test.labels[self.index].astype(bool)
@@ -192,7 +194,7 @@ def _reconstructions(shown, path):
 def _confusion(shown, path):
     run, names = shown.run, shown.run.model.class_names
     if shown.test.multi:
-        raise DataError("a picture may have several classes: see minicaps.evaluate")
+        raise DataError("the data are multi-label: use minicaps.evaluate")
     answers = classify(run.model, shown.test, quiet=False, path=run.path).argmax(axis=1)
     counts = metrics.confusion_matrix(shown.test.labels, answers, len(names))
     plotting.confusion(counts, names, path)
@@ -203,9 +205,12 @@ def _couplings(shown, path):
     view = shown.view
     parents = view.couplings[0].shape[1]
     first, second = view.ranking[:2]
-    columns = {f"answer: {short(names[first])}": first, f"second: {short(names[second])}": second}
+    columns = {
+        f"predicted: {short(names[first])}": first,
+        f"second: {short(names[second])}": second,
+    }
     if parents > len(names):
-        columns["orphans, for no class"] = len(names)
+        columns["orphans: no class"] = len(names)
     columns = [
         (
             title,

@@ -1,4 +1,4 @@
-"""`python -m minicaps.predict`: what a trained network says of pictures."""
+"""`python -m minicaps.predict`: classify image files with a trained network."""
 
 import json
 import sys
@@ -18,54 +18,55 @@ from minicaps.storage import results_folder
 
 NAME = "minicaps.predict"
 AUTO = {"auto": "auto", "yes": True, "no": False}
-NAMED = 3  # of the classes seen
-BAR = 40  # characters of a score of 1
+NAMED = 3  # classes listed by name in a doubt
+BAR = 40  # characters in the bar of a score of 1
 ABOUT = """\
-Classify pictures of any size, grey or in colour, by a trained network: print
-the lengths of all capsules, and draw for each picture a figure: them, where the
-parts lie that vote for the answer, and what the decoder draws from its capsule.
+Classify images of any size, gray or color, with a trained network: print the
+lengths of all class capsules, and draw a figure for each image with these
+lengths, the parts that vote for the predicted class, and the reconstruction
+from its capsule.
 """
-EXAMPLES = """examples (the first two lines make a run, in a minute, and pictures):
+EXAMPLES = """examples (the first two lines create a run, in about a minute, and images):
   python -m minicaps.train --out runs/first
   python -m minicaps.data export strokes digits
   python -m minicaps.predict runs/first digits
   python -m minicaps.predict runs/first photo.jpg --invert yes
   python -m minicaps.predict runs/first digits --json > answers.jsonl
 
-The exit code is 0; 1 if a picture could not be used (the others still are);
-2 for wrong usage.
+The exit code is 0 for success, 1 if an image could not be used (the remaining
+images are still classified), and 2 for wrong usage.
 """
 
 
 def main(arguments=None):
-    """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 130 Ctrl-C."""
+    """Run the command; return its exit code: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.no_figures and options.out:
-        parser.error("--out is for figures: leave it or --no-figures out")
+        parser.error("--out has no effect with --no-figures: leave one of them out")
     return guarded(NAME, partial(_run, options))
 
 
 def _parser():
     parser = parser_for_run(NAME, ABOUT, EXAMPLES)
-    text = "picture files, or folders of pictures"
+    text = "image files, or folders of images"
     parser.add_argument("pictures", metavar="PICTURE", nargs="+", type=Path, help=text)
-    group = parser.add_argument_group("how pictures are read")
+    group = parser.add_argument_group("how images are read")
     text = (
-        "make dark light and light dark; auto: if the border is light and that of the training"
-        " pictures was dark, or the reverse (default: auto)"
+        "invert light and dark; auto: only if the border is light and that of the training images"
+        " was dark, or vice versa (default: auto)"
     )
     group.add_argument("--invert", choices=["auto", "yes", "no"], default="auto", help=text)
     text = (
-        "make the ink as large as MNIST's and move it to the middle; auto: if the network was"
-        " trained on mnist or strokes and the picture has another size (default: auto)"
+        "scale and center the ink as in MNIST; auto: only if the network was trained on mnist"
+        " or strokes and the image has a different size (default: auto)"
     )
     group.add_argument("--centre", choices=["auto", "yes", "no"], default="auto", help=text)
-    group = parser.add_argument_group("what comes out")
-    text = "folder of the figures (default: RUN/predictions, over earlier ones of the same name)"
+    group = parser.add_argument_group("what is printed and drawn")
+    text = "folder for the figures (default: RUN/predictions, replacing figures of the same name)"
     group.add_argument("--out", metavar="FOLDER", type=Path, help=text)
-    group.add_argument("--no-figures", action="store_true", help="print only")
-    text = "print a JSON object for each picture, on a line, and nothing else"
+    group.add_argument("--no-figures", action="store_true", help="print without drawing")
+    text = "print only a JSON object for each image, one per line"
     group.add_argument("--json", action="store_true", help=text)
     group = parser.add_argument_group("where to compute")
     add_device(group)
@@ -79,8 +80,8 @@ def _run(options):
     if not options.no_figures:
         figures = _figures(options.out, run.folder / "predictions", files)
     if options.invert == "auto" and run.model.preprocessing.background is None:
-        message = f"{run.path} does not say whether it was trained on light or dark backgrounds"
-        fail(NAME, f"{message}: pictures are not inverted; --invert yes inverts them")
+        message = f"{run.path} does not record whether it was trained on light or dark backgrounds"
+        fail(NAME, f"{message}: images are not inverted; use --invert yes to invert them")
     for file, figure in zip(files, figures, strict=True):
         try:
             result = _predict(run, file, options, figure)
@@ -95,7 +96,7 @@ def _run(options):
 
 
 def _files(paths):
-    """The picture files at the paths, and the exit code: 1 if a folder has none."""
+    """Return the image files at the paths, and the exit code: 1 if a folder has none."""
     files, code = [], 0
     for path in paths:
         try:
@@ -106,21 +107,23 @@ def _files(paths):
 
 
 def _figures(out, usual, files):
-    """Where the figure of each file goes. None goes over a file that this command did not make:
-    in the folder `usual` all but the pictures themselves were made by it."""
+    """Return the path of each file's figure; refuse to overwrite files of other origin.
+
+    In the folder `usual`, this command created all files except the images themselves.
+    """
     folder = out or usual
     figures = [folder / f"{name}.png" for name in file_names(file.stem for file in files)]
     pictures = {file.resolve() for file in files}
     for figure in figures:
         if figure.exists() and (out or figure.resolve() in pictures):
-            raise DataError(f"{figure} exists already: choose another --out")
+            raise DataError(f"{figure} already exists: choose another --out")
     if files:
-        results_folder(folder, "choose another --out, or leave figures out by --no-figures")
+        results_folder(folder, "choose another --out, or skip the figures with --no-figures")
     return figures
 
 
 def _predict(run, file, options, figure):
-    """What the network says of a file, as a dictionary for JSON; draws the figure, if any."""
+    """Return the prediction for a file as a dictionary for JSON, and draw its figure, if any."""
     picture = read_picture(file)
     model, names = run.model, run.model.class_names
     invert, centre = AUTO[options.invert], AUTO[options.centre]
@@ -148,9 +151,10 @@ def _predict(run, file, options, figure):
 
 
 def _seen(model, scores):
-    """The classes that are seen, and why the answer is doubtful, in words; None if it is not.
+    """Return the classes detected, and why the prediction is doubtful, or None if it is not.
 
-    Where a picture may have several classes it may have none, so neither is doubtful."""
+    A multi-label image may have several classes or none, so neither is doubtful.
+    """
     what, values = model.score, scores
     if model.shares:
         total = sum(scores.values()) or 1
@@ -159,17 +163,17 @@ def _seen(model, scores):
     if model.multi:
         return seen, doubt
     if not seen:
-        doubt = f"none of the classes is seen (no {what} is above {SEEN})"
+        doubt = f"no class detected (no {what} is above {SEEN})"
     elif len(seen) > 1:
         more = f" and {len(seen) - NAMED} more" if len(seen) > NAMED else ""
-        doubt = f"several classes are seen ({what} above {SEEN}): {', '.join(seen[:NAMED])}{more}"
+        doubt = f"several classes detected ({what} above {SEEN}): {', '.join(seen[:NAMED])}{more}"
     return seen, doubt
 
 
 def _headline(result):
     if result["doubt"]:
-        return f"unsure: {result['doubt']}; the nearest is {result['answer']}"
-    return ", ".join(result["seen"]) or f"none of the classes (no {result['score']} above {SEEN})"
+        return f"unsure: {result['doubt']}; the best guess is {result['answer']}"
+    return ", ".join(result["seen"]) or f"no class (no {result['score']} is above {SEEN})"
 
 
 def _report(result):
@@ -183,17 +187,17 @@ def _report(result):
 
 
 def _what_was_done(result):
-    """How the picture in the file became the one that the network sees, in a line."""
+    """Describe in one line how the image in the file became the input of the network."""
     (height, width), (channels, *size) = result["size"], result["shown"]
     steps = [f"{height}×{width} pixels, {'grey' if result['channels'] == 1 else 'colour'}"]
     if result["blank"]:
-        steps.append("all alike: nothing to see (if its ground is transparent, save it on white)")
+        steps.append("uniform: nothing to see (if the background is transparent, save it on white)")
     if result["inverted"]:
-        steps.append(f"inverted (its border was {result['border']})")
+        steps.append(f"inverted (the border was {result['border']})")
     if channels != result["channels"]:
-        steps.append("made grey" if channels == 1 else "grey in all colours")
+        steps.append("reduced to one channel" if channels == 1 else "copied to all channels")
     if result["centred"]:
-        steps.append("ink centred as in MNIST")
+        steps.append("ink centered as in MNIST")
     if [height, width] != size:
         steps.append(f"fitted to {size[0]}×{size[1]}")
     return ", ".join(steps)
@@ -209,7 +213,7 @@ def _draw(run, shown, view, result):
         shares = inspection.share_map(last, grid, view.answer), grid, 1 / last.shape[1]
     if view.poses is not None:
         drawn = inspection.reconstruction(run.model, view.poses, view.answer)
-    headline = f"Answer: {_headline(result)}" if not result["doubt"] else _headline(result)
+    headline = f"Prediction: {_headline(result)}" if not result["doubt"] else _headline(result)
     plotting.prediction(
         result["figure"],
         shown,

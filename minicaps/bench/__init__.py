@@ -1,1 +1,1 @@
-"""`python -m minicaps.bench`: how fast minicaps is, and beside PyTorch. See `__main__`."""
+"""`python -m minicaps.bench`: benchmark minicaps, alone or against PyTorch. See `__main__`."""

@@ -1,9 +1,9 @@
-"""`python -m minicaps.bench`: time CapsNet and routings on the CPU.
+"""`python -m minicaps.bench`: benchmark CapsNet and routing on the CPU.
 
-Of CapsNet it times training steps and inference, on random images, or shows which ops they spend
-their time in; of routings, how they grow with the problem. CapsNet and routings can be timed
-against PyTorch. Those who are compared take turns in one run, so that a busy or hot machine slows
-all alike, and medians are reported.
+For CapsNet, the command times training steps and inference on random images, or profiles their ops.
+For routing, it measures how time and memory grow with the problem size. Both can be compared with
+PyTorch. The competitors take turns in a single run, so that a busy or hot machine slows them all
+alike, and medians are reported.
 """
 
 import argparse
@@ -24,10 +24,10 @@ from minicaps.cli.measuring import describe_machine, print_machine
 NAME = "minicaps.bench"
 EXAMPLES = """examples:
   python -m minicaps.bench                                  CapsNet of the paper, 128 images
-  python -m minicaps.bench --against torch                  the same beside PyTorch
+  python -m minicaps.bench --against torch                  the same, against PyTorch
   python -m minicaps.bench --preset small --batch 32 128    another network, two batch sizes
-  python -m minicaps.bench --what train --profile           where the time of a step goes
-  python -m minicaps.bench --what routing --json FILE       routings as they grow
+  python -m minicaps.bench --what train --profile           time spent in each op of a step
+  python -m minicaps.bench --what routing --json FILE       routing at growing sizes
 """
 
 
@@ -55,7 +55,7 @@ def _run(options):
 
 
 def _measure(options):
-    """Do and print what the options ask; return what was measured."""
+    """Run and print the benchmarks that the options select; return the measurements."""
     kinds = [kind for kind in options.what if kind != "routing"]
     wanted = product(options.preset or ["paper"], kinds, options.batch or [128])
     cases = [Case(kind, preset, batch) for preset, kind, batch in wanted]
@@ -72,11 +72,11 @@ def _measure(options):
 
 
 def _contradiction(options):
-    """What is wrong with the options together, or None."""
+    """Return a message if options contradict each other, or None."""
     if options.profile and options.against:
-        return "--profile shows our own ops: leave --against out"
+        return "--profile shows only the ops of minicaps: leave --against out"
     if options.profile and "routing" in options.what:
-        return "--profile shows the ops of CapsNet: --what train or --what infer"
+        return "--profile shows only the ops of CapsNet: use --what train or --what infer"
     if options.what == ["routing"] and options.preset:
         return "--preset has no effect with --what routing: leave it out"
     return None
@@ -85,7 +85,7 @@ def _contradiction(options):
 def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m minicaps.bench",
-        description="Time CapsNet, or routings, on the CPU: speed, and peak memory.",
+        description="Benchmark CapsNet or routing on the CPU: time and peak memory.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -93,40 +93,43 @@ def _parser():
     what.add_argument(
         "--what", nargs="+", choices=[*KINDS, "routing"], default=list(KINDS), metavar="WHAT",
         help="train (forward, backward, Adam), infer (forward to the lengths), routing (all"
-        " routings alone, forward and backward, and with twice the batch, children, parents and"
-        " iterations); one or several (default: train infer)",
+        " routing algorithms, forward and backward, at a base size and with twice the batch,"
+        " children, parents or iterations); one or more (default: train infer)",
     )  # fmt: skip
     what.add_argument(
         "--preset", nargs="+", choices=models.CAPSNET_PRESETS, metavar="PRESET",
-        help=f"of CapsNet: {', '.join(models.CAPSNET_PRESETS)}; one or several (default: paper)",
+        help=f"CapsNet presets: {', '.join(models.CAPSNET_PRESETS)}; one or more (default: paper)",
     )  # fmt: skip
     what.add_argument(
         "--batch", nargs="+", type=number(int, 1), metavar="N",
-        help="images a step, samples of a routing; one or several (default: 128; convolutional"
-        f" capsules and EM against torch: {routing.LAYER_BATCH})",
+        help="images per step, or samples per routing; one or more (default: 128;"
+        f" {routing.LAYER_BATCH} for convolutional capsules and EM against torch)",
     )  # fmt: skip
     how = parser.add_argument_group("how")
     how.add_argument(
         "--against", choices=["torch"],
-        help="take turns with PyTorch: the fastest of several ways to write the same, the popular"
-        " way, and, of CapsNet, the fastest compiled; with routing also the capsule layers",
+        help="take turns with PyTorch: the fastest of several equivalent implementations, the"
+        " popular one and, for CapsNet, the fastest one compiled; with routing, also compare the"
+        " capsule layers",
     )  # fmt: skip
     how.add_argument(
         "--profile", action="store_true",
-        help="show instead in which ops the time of CapsNet goes, forward and backward",
+        help="show instead the time that CapsNet spends in each op, forward and backward",
     )  # fmt: skip
-    text = "timed runs of each (default: 5)"
+    text = "timed runs of each competitor (default: 5)"
     how.add_argument("--repeats", type=number(int, 1), default=5, metavar="N", help=text)
-    how.add_argument("--json", type=_file, metavar="FILE", help="write all that was measured")
+    how.add_argument("--json", type=_file, metavar="FILE", help="write all measurements to FILE")
     return parser
 
 
 def _file(text):
     path = Path(text)
     if path.is_dir() or not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"cannot write {text!r}: a folder, or in none that exists")
+        raise argparse.ArgumentTypeError(
+            f"cannot write {text!r}: choose a file in a folder that exists"
+        )
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"cannot write {text!r}: name a FILE where you may write")
+        raise argparse.ArgumentTypeError(f"cannot write {text!r}: choose a writable FILE")
     return path
 
 

@@ -1,7 +1,8 @@
-"""The steps that `minicaps.bench` times: training and inference of CapsNet, as its users do them.
+"""The steps that `minicaps.bench` times: training and inference of CapsNet, as in normal use.
 
-A training step is forward, backward and Adam on one batch, with margin and reconstruction loss;
-inference is forward, without the decoder, to the lengths of the class capsules.
+A training step is the forward pass, the backward pass and an Adam update on one batch, with margin
+and reconstruction loss. Inference is the forward pass to the lengths of the class capsules, without
+the decoder.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,7 @@ KINDS = {"train": "training step", "infer": "inference"}
 
 
 class Case(NamedTuple):
-    """What is timed: a key of KINDS, a preset of CapsNet, and how many images a step has."""
+    """A case to time: a key of KINDS, a CapsNet preset, and the number of images per step."""
 
     kind: str
     preset: str
@@ -27,21 +28,21 @@ class Case(NamedTuple):
         return self.kind == "train"
 
     def material(self):
-        """Make the network, and random images and labels: the same for all who are compared."""
+        """Return the network and random images and labels, the same for all competitors."""
         rng = np.random.default_rng(0)
         images = rng.random((self.batch, *IMAGE), dtype=np.float32)
         labels = rng.integers(0, CLASSES, self.batch)
         return models.build("capsnet", IMAGE, CLASSES, preset=self.preset), images, labels
 
     def step(self, model, images, labels):
-        """Return our step function."""
+        """Return the step function of minicaps."""
         if self.train:
             return TrainingStep(model, images, labels)
         return inference(model, images)
 
 
 class TrainingStep:
-    """Trains `model` one step on the batch each time it is called; returns the loss before."""
+    """Callable that trains `model` for one step on the batch and returns the loss before it."""
 
     def __init__(self, model, images, labels):
         self.model, self.images, self.labels = model, images, labels
@@ -59,7 +60,7 @@ class TrainingStep:
 
 
 def inference(model, images):
-    """Return a function that returns the lengths (B, J) that `model` finds for the images."""
+    """Return a function that computes the lengths (B, J) of the class capsules for the images."""
     model.eval()
 
     def step():

@@ -1,9 +1,9 @@
-"""What CapsNet costs by direct computation, in operations, and in time at the machine's best rate.
+"""Cost of CapsNet by direct computation: operations, and their time at the machine's best rate.
 
-Counted are the multiplications of convolutions, linear layers and votes, each with its addition as
+The multiplications of convolutions, linear layers and votes are counted, each with its addition as
 2 operations (FLOP), as if every convolution multiplied patches by kernels, however it is computed.
-Everything else is small beside them, and not counted. Letters: B batch, C input and O output
-channels, K×L kernel, P×Q output, I capsules of N numbers, J of D.
+All other operations are negligible and not counted. Letters: B batch, C input and O output
+channels, K×L kernel, P×Q output, I child capsules of N numbers, J parent capsules of D.
 """
 
 from typing import NamedTuple
@@ -12,13 +12,13 @@ import numpy as np
 
 from minicaps.ops.shape import output_size
 
-PATCHES = 2**24  # numbers in the patches that are multiplied at a time
+PATCHES = 2**24  # elements of the patches multiplied at a time
 
 
 class Product(NamedTuple):
-    """`stack` products of matrices: (rows, inner), what a layer sees, times (inner, columns).
+    """`stack` matrix products of a layer's input (rows, inner) with its weights (inner, columns).
 
-    gradients: how many of its two gradients a training step needs, each as large a product.
+    gradients: how many of the two gradients a training step needs; each is a product of equal cost.
     """
 
     kind: str  # "convolution", "votes" or "linear"
@@ -29,18 +29,18 @@ class Product(NamedTuple):
     gradients: int = 2
 
     def operations(self, train):
-        """FLOP of a step: forward and, in training, backward."""
+        """Return the FLOP of the forward pass and, in training, of the backward pass."""
         forward = 2 * self.stack * self.rows * self.inner * self.columns
         return forward * (1 + self.gradients) if train else forward
 
 
 def products(model, batch, train):
-    """The products of a CapsNet for `batch` images, in order. Only training has a decoder."""
+    """Return the products of a CapsNet for `batch` images in order, with the decoder if `train`."""
     found, (height, width) = [], model.input_shape[1:]
     for layer in (*model.convolutions, model.primary.conv):
         o, c, k, l = layer.weight.shape
         height, width = output_size(height, k, layer.stride), output_size(width, l, layer.stride)
-        gradients = 2 if found else 1  # nobody wants that of the images
+        gradients = 2 if found else 1  # the gradient of the images is not needed
         shape = batch * height * width, c * k * l, o
         found.append(Product("convolution", 1, *shape, gradients))
     i, j, n, d = model.classes.weight.shape
@@ -52,20 +52,20 @@ def products(model, batch, train):
 
 
 def operations(found, train):
-    """FLOP of a step of these products."""
+    """Return the FLOP of these products in one step."""
     return sum(product.operations(train) for product in found)
 
 
 def convolutions(found):
-    """Those of the products that are convolutions."""
+    """Return the products that are convolutions."""
     return [product for product in found if product.kind == "convolution"]
 
 
 def floor_step(found, train, multiply):
-    """Return a function that does these products, with their gradients in training, and no more.
+    """Return a function that computes only these products and, in training, their gradients.
 
-    A direct convolution takes longer: it copies patches, too. multiply: called with two matrices
-    and `out`. Many rows are multiplied a block at a time, always the same ones.
+    A direct convolution takes longer because it also copies patches. multiply: function of two
+    matrices and `out`. Large products are computed in blocks of rows, all on the same arrays.
     """
     work = [each for product in found for each in _blocks(product, train)]
 
@@ -78,7 +78,7 @@ def floor_step(found, train, multiply):
 
 
 def _blocks(product, train):
-    """Yield (times, a, b, out) of the forward pass and of each gradient."""
+    """Yield (times, a, b, out) for the forward pass and for each gradient."""
     most = min(product.rows, max(1, PATCHES // product.inner))
     whole, rest = divmod(product.rows, most)
     for times, rows in ((whole, most), (1, rest)):

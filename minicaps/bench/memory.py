@@ -1,5 +1,6 @@
-"""Peak memory of a step, each measured in a process of its own: in one that has done other work,
-what is free but kept would hide it.
+"""Measure the peak memory of a step in a separate process.
+
+In a process that has done other work, memory that was freed but kept would hide the peak.
 """
 
 import sys
@@ -10,14 +11,14 @@ from minicaps.cli.measuring import in_a_process, process_peak
 from minicaps.errors import ProcessError
 from minicaps.threads import one_blas_thread
 
-STEPS = 3  # after two the optimiser has its state, and the allocator its habits
+STEPS = 3  # after two, optimizer and allocator have reached a steady state
 
 
 def peak_memory(case, side):
-    """Bytes at the peak of a few steps, with the network, above the process without them.
+    """Return the peak memory of the network and a few steps, in bytes above the process's baseline.
 
-    side: "minicaps", or a name that `twins` gives its step functions. None where the system
-    does not tell. RuntimeError if the steps fail.
+    side: "minicaps", or the name of a step function in `twins`. The result is None if the system
+    does not report memory. Raises RuntimeError if the steps fail.
     """
     try:
         said = in_a_process("minicaps.bench.memory", side, *case)
@@ -27,7 +28,7 @@ def peak_memory(case, side):
 
 
 def main(arguments):
-    """Print the bytes of a step: side, kind, preset and batch are the arguments."""
+    """Print the peak memory of a case in bytes. arguments: side, kind, preset and batch."""
     side, kind, preset, batch = arguments
     case = Case(kind, preset, int(batch))
     if side == "minicaps":

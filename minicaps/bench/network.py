@@ -1,4 +1,4 @@
-"""CapsNet timed, alone or beside PyTorch."""
+"""Time CapsNet, alone or against PyTorch."""
 
 import sys
 from functools import partial
@@ -16,14 +16,14 @@ ALONE = "matrix products alone"
 
 
 def compare(cases, against, repeats):
-    """Time all cases, print them, and return what was measured as a dictionary.
+    """Time all cases, print the results, and return them as a dictionary.
 
     against: "torch" or None.
     """
     print(f"CapsNet, float32, images of {'×'.join(map(str, IMAGE))}")
-    print("GFLOP/s: operations of direct convolution, linear layers and votes, by the time")
-    print(f"floor: time of {ALONE}, those of direct convolution, by the time")
-    print("MiB: peak memory of a step, in a process of its own\n")
+    print("GFLOP/s: operations of direct convolution, linear layers and votes, divided by the time")
+    print(f"floor: time of {ALONE} (those of direct convolution), divided by the time")
+    print("MiB: peak memory of a step, measured in a separate process\n")
     print_heads()
     measured = []
     for case in cases:
@@ -34,7 +34,7 @@ def compare(cases, against, repeats):
 
 
 def _measure(case, against, repeats):
-    """Let all take turns: what `contest` gives, with more columns, and what it is about."""
+    """Let all competitors take turns; return the results with derived columns and the case."""
     material = case.material()
     products = count.products(material[0], case.batch, case.train)
     direct = count.convolutions(products)
@@ -59,9 +59,9 @@ def _measure(case, against, repeats):
 
 
 def add_columns(networks, parts, images, operations, least):
-    """Add what follows from the times to the rows of networks, and of the products alone.
+    """Add the columns derived from the times to the rows of networks and of the products alone.
 
-    operations, least: how many those of networks and of the products are.
+    operations, least: number of operations of a network, and of the products alone.
     """
     floor = min(row["median"] for row in parts)
     for row in networks:
@@ -74,17 +74,17 @@ def add_columns(networks, parts, images, operations, least):
 
 
 def _compile(compiled, case, material, report, fastest):
-    """The racer of the fastest twin compiled, or none; its time or its error goes to `report`."""
+    """Return the compiled fastest twin as a racer, or none; add its time or error to `report`."""
     try:
         step, report["compile_seconds"] = compiled(fastest, case, material)
-    except Exception as error:  # which one depends on what is missing, and on the version
+    except Exception as error:  # its type depends on what is missing and on the version
         report["compile_error"] = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         return {}
     return {COMPILED: step}
 
 
 def _add_memory(case, rows):
-    """Measure the peak memory of each row; of compiled code it would be that of the compiler."""
+    """Measure the peak memory of each row. Compiled code would show that of the compiler."""
     for row in tqdm(rows, desc="memory", unit="process", leave=False, disable=None):
         try:
             peak = peak_memory(case, row["name"])
@@ -100,7 +100,7 @@ def _print_case(found):
     size = f"{found['parameters']:,} parameters, {found['operations'] / 1e9:,.1f} GFLOP"
     print(f"\n{kind} of {preset} ({size}), {batch} images")
     if "compile_seconds" in found:
-        print(f"torch.compile took {found['compile_seconds']:.1f} s, which are not counted")
+        print(f"torch.compile took {found['compile_seconds']:.1f} s, not included below")
     if "compile_error" in found:
         print(f"torch.compile is left out: {found['compile_error']}")
     print_results(found)

@@ -1,4 +1,4 @@
-"""`python -m minicaps.bench --profile`: which op a step spends its time in."""
+"""`python -m minicaps.bench --profile`: time that a step spends in each op."""
 
 import threading
 import time
@@ -9,22 +9,22 @@ from functools import partial
 from minicaps.bench.cases import KINDS, TrainingStep
 from minicaps.graph import observer
 
-_path = ContextVar("path", default=())  # the op that runs, and those that called it
+_path = ContextVar("path", default=())  # the running op, after those that called it
 
 
 class Profile:
-    """Sums the time of everything that it watches, by name.
+    """Accumulated time of every watched op, by path.
 
     rows: {path: {"calls", "forward", "backward", "update"}}, times in milliseconds. The path of an
-    op that runs inside others begins with them. Its time is theirs, too; where it ran in threads,
-    it is the sum over them.
+    op that runs inside other ops starts with theirs, and their times include its time. If it runs
+    in several threads, its time is the sum over them.
     """
 
     def __init__(self):
         self.rows, self.lock = {}, threading.Lock()
 
     def watch(self, name, way, run):
-        """Return run(), and note its time as the forward or backward pass, or update, of `name`."""
+        """Return run(), adding its time to the "forward", "backward" or "update" time of `name`."""
         path = (*_path.get(), name)
         token, start = _path.set(path), time.perf_counter()
         try:
@@ -36,11 +36,11 @@ class Profile:
                 new = {"calls": 0, "forward": 0.0, "backward": 0.0, "update": 0.0}
                 row = self.rows.setdefault(path, new)
                 row[way] += taken
-                row["calls"] += way != "backward"  # which is the same call, on its way back
+                row["calls"] += way != "backward"  # the backward pass belongs to the same call
 
     @contextmanager
     def watching(self):
-        """Inside this block watch every op, in this thread and those of the engine."""
+        """Watch every op inside this block, in this thread and those of the engine."""
         token = observer.set(self.watch)
         try:
             yield self
@@ -49,10 +49,10 @@ class Profile:
 
 
 def profile(step, repeats):
-    """Call a step function of `steps` once to warm it up, then `repeats` times, watched.
+    """Call a step function of `cases` once to warm up, then `repeats` times while watching its ops.
 
-    Returns means of a step: {"milliseconds", "ops": rows, the longest first, each followed by
-    those inside it, "rest": what is not in the ops}.
+    Returns means per step: {"milliseconds", "ops": rows, longest first, each followed by those
+    inside it, "rest": time outside the ops}.
     """
     found, taken = Profile(), 0.0
     step()
@@ -82,7 +82,7 @@ def _sorted(rows, repeats, whole, inside=()):
 
 
 def show(case, repeats):
-    """Profile a `steps.Case` and print it; return it as a dictionary."""
+    """Profile a `cases.Case`, print the profile, and return it as a dictionary."""
     found = profile(case.step(*case.material()), repeats)
     print(f"{KINDS[case.kind]} of {case.preset}, {case.batch} images, mean of {repeats} steps")
     print_profile(found)
@@ -91,7 +91,7 @@ def show(case, repeats):
 
 
 def print_profile(found):
-    """Print what `profile` found."""
+    """Print the result of `profile`."""
     print(f"{'ms':30}{'calls':>8}{'forward':>11}{'backward':>11}{'sum':>11}{'share':>8}")
     for row in found["ops"]:
         name = "    " * len(row["inside"]) + row["op"]
@@ -101,10 +101,10 @@ def print_profile(found):
             f"{_time(row['milliseconds'])}{share}"
         )
     whole, rest = found["milliseconds"], found["rest"]
-    for name, value in (("all of these", whole - rest), ("the rest", rest), ("a step", whole)):
+    for name, value in (("all ops", whole - rest), ("the rest", rest), ("a step", whole)):
         print(f"{name:60}{_time(value)}{value / whole:8.1%}")
     if any(row["inside"] for row in found["ops"]):
-        print("indented: inside the op above, and not counted again; the sum over its threads")
+        print("indented: inside the op above, not counted again; summed over threads")
 
 
 def _time(value):

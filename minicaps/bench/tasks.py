@@ -1,4 +1,4 @@
-"""Routings and capsule layers, forward and backward to all their inputs, for `minicaps.bench`.
+"""Tasks for `minicaps.bench`: routing or a capsule layer, forward and backward to all inputs.
 
 Letters: B batch, I children of N numbers, J parents of D.
 """
@@ -12,11 +12,11 @@ POSE = 16  # D
 
 
 class Task:
-    """results = route(*arrays), and the gradients of Σ results · cotangents with respect to arrays.
+    """Compute results = route(*arrays), and the gradients of Σ results · cotangents.
 
-    route takes tensors and returns Routed. There are as many results as cotangents: of vector
-    capsules the poses, of EM the activations too. The first array is the one whose order in memory
-    matters: twins lay it as they like.
+    route: function of tensors that returns `Routed`. arrays: inputs to differentiate by; the memory
+    order of the first one matters, so each twin chooses its own. cotangents: one for each result
+    that is used, which are the poses and, for EM, the activations.
     """
 
     windows = None
@@ -37,9 +37,9 @@ class Task:
 
 
 class LayerTask(Task):
-    """The same with a layer: the arrays are its parameters, the weights first, then its inputs.
+    """Task of a layer, whose arrays are its parameters, weights first, followed by its inputs.
 
-    windows: the `Windows` of a convolutional layer.
+    windows: the `Windows` of a convolutional layer, or None.
     """
 
     def __init__(self, layer, inputs, cotangents, windows=None):
@@ -54,14 +54,14 @@ class LayerTask(Task):
 
 
 def votes_task(route, batch, children, parents):
-    """Routing of given votes of vector capsules."""
+    """Return the task of routing random votes of vector capsules."""
     rng = np.random.default_rng(0)
     votes = _normal(rng, batch, children, parents, POSE)
     return Task(route, [votes], [_normal(rng, batch, parents, POSE)])
 
 
 def em_task(route, batch, children, parents):
-    """EM routing of given votes, which lie in memory as a layer makes them, children last."""
+    """Return the task of EM routing; as in a layer, the votes have the children last in memory."""
     rng = np.random.default_rng(0)
     votes = _normal(rng, batch, parents, POSE, children).transpose(0, 3, 1, 2)
     activations = rng.uniform(0.1, 0.9, (batch, children)).astype(np.float32)
@@ -71,7 +71,7 @@ def em_task(route, batch, children, parents):
 
 
 def dense_task(batch, children, parents, size, **options):
-    """A layer `DenseCaps`, such as the class capsules of CapsNet; options: of its routing."""
+    """Return the task of a `DenseCaps` layer, as in CapsNet; options: those of its routing."""
     rng = np.random.default_rng(0)
     layer = nn.DenseCaps((children, size), (parents, POSE), rng, **options)
     capsules = 0.2 * _normal(rng, batch, children, size)
@@ -79,7 +79,7 @@ def dense_task(batch, children, parents, size, **options):
 
 
 def conv_task(batch, side, types, parents, stride):
-    """A layer `ConvCaps` with windows of 3×3 on a grid of `side` × `side`."""
+    """Return the task of a `ConvCaps` layer with 3×3 windows on a `side` × `side` grid."""
     rng = np.random.default_rng(0)
     layer = nn.ConvCaps((types, POSE), (parents, POSE), 3, rng, stride=stride)
     windows = Windows((side, side), 3, stride, types)
@@ -89,7 +89,7 @@ def conv_task(batch, side, types, parents, stride):
 
 
 def matrix_task(batch, side, types, parents, stride):
-    """A layer `MatrixConvCaps` with windows of 3×3 on a grid of `side` × `side`."""
+    """Return the task of a `MatrixConvCaps` layer with 3×3 windows on a `side` × `side` grid."""
     rng = np.random.default_rng(0)
     layer = nn.MatrixConvCaps(types, parents, 3, rng, stride=stride)
     windows = Windows((side, side), 3, stride, types)

@@ -1,19 +1,21 @@
-"""How `minicaps.bench` times: step functions that take turns, and the table of what they took."""
+"""Timing in `minicaps.bench`: step functions take turns, and a table shows their times."""
 
 import statistics
 import time
 
 from tqdm import tqdm
 
-TRIALS = 3  # timed steps of each rival, to choose the fastest
-PAUSE = 0.25  # seconds before a step: threads of BLAS and OpenMP spin on after their work
+TRIALS = 3  # timed steps of each rival, to find the fastest
+PAUSE = 0.25  # seconds before a step, as BLAS and OpenMP threads keep spinning after work
 
 
 def contest(racers, rivals, repeats, join=None):
-    """Time the racers and the fastest rival: {"trials": times of rivals, "results": of racers}.
+    """Time all rivals, then the racers together with the fastest rival.
 
-    racers, rivals: {name: step function}; the rivals are forgotten on the way. join: a function of
-    the fastest rival's name that returns more racers, to come right after it.
+    racers, rivals: {name: step function}; `rivals` is emptied to free memory. join: function of the
+    fastest rival's name that returns more racers, placed right after it.
+
+    Returns {"trials": rows of the rivals, "results": rows of the racers}.
     """
     (ours, step), *others = racers.items()
     chosen, trials = {}, []
@@ -21,14 +23,14 @@ def contest(racers, rivals, repeats, join=None):
         trials = summarise(race(rivals, TRIALS))
         fastest = min(trials, key=lambda trial: trial["min"])["name"]
         chosen[fastest] = rivals[fastest]
-        rivals.clear()  # frees the memory of the others
+        rivals.clear()  # free the memory of the other rivals
         chosen |= join(fastest) if join else {}
     racers = {ours: step, **chosen, **dict(others)}
     return {"trials": trials, "results": summarise(race(racers, repeats))}
 
 
 def race(racers, repeats, pause=None):
-    """Warm each step function up, then let them take turns: {name: [milliseconds]}."""
+    """Warm up each step function, then let them take turns; return {name: [milliseconds]}."""
     times = {name: [] for name in racers}
     total = len(racers) * (1 + repeats)
     with tqdm(total=total, unit="step", leave=False, disable=None) as bar:
@@ -46,14 +48,14 @@ def race(racers, repeats, pause=None):
 
 
 def _wait(seconds):
-    """Wait without sleeping: OpenMP may lose 10 ms where both cores have slept."""
+    """Wait without sleeping, since OpenMP may lose 10 ms after both cores have slept."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         pass
 
 
 def summarise(times):
-    """Median and spread of {name: [milliseconds]}, and the ratio to the first median: rows."""
+    """Return a row for each name: median, spread, and ratio to the first median."""
     first = statistics.median(next(iter(times.values())))
     return [
         {
@@ -68,7 +70,7 @@ def summarise(times):
     ]
 
 
-# What a row may have -> (title, width, format); a row without it leaves the place empty
+# Key of a row -> (title, width, format); the cell of a missing key is left blank
 COLUMNS = {
     "median": ("median", 9, ",.1f"),
     "spread": ("min – max", 18, ""),
@@ -78,20 +80,20 @@ COLUMNS = {
     "mebibytes": ("MiB", 6, ",.0f"),
     "ratio": ("× ours", 7, ".2f"),
 }
-NAMES = 37  # width of the first column: with all others, 100
+NAMES = 37  # width of the first column; all columns together take 100
 
 
 def print_heads(columns=COLUMNS):
-    """Print the titles of a table with some of COLUMNS."""
+    """Print the column titles of a table with the given keys of COLUMNS."""
     print(" " * NAMES + "".join(f"{COLUMNS[c][0]:>{COLUMNS[c][1]}}" for c in columns))
 
 
 def print_results(found, columns=COLUMNS):
-    """Print what `contest` found: in one line how the rivals did, then a row for each racer."""
+    """Print the results of `contest`: one line about the rivals, then a row for each racer."""
     trials = sorted(found["trials"], key=lambda trial: trial["min"])
     if len(trials) > 1:
         times = ", ".join(f"{trial['min']:,.1f}" for trial in trials)
-        print(f"torch in {len(trials)} ways takes at best {times} ms; the fastest is raced:")
+        print(f"{len(trials)} torch variants take {times} ms at best; the fastest one competes:")
     for row in found["results"]:
         shown = {**row, "spread": f"{row['min']:,.1f} – {row['max']:,.1f}"}
         cells = ""

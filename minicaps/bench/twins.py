@@ -1,6 +1,6 @@
-"""CapsNet by hand in PyTorch, float32: what `minicaps.bench` measures against.
+"""CapsNet written by hand in PyTorch, float32: the reference for `minicaps.bench`.
 
-A twin takes the weights of a minicaps CapsNet and computes the same loss and the same lengths.
+A twin takes the weights of a minicaps CapsNet and computes the same loss and lengths.
 """
 
 import functools
@@ -36,7 +36,7 @@ POPULAR = {"popular": (torch.contiguous_format, route_popular, (1, 0, 3, 2))}
 
 
 def steps(variants, case, material):
-    """Return {"torch, " + name: step function of a new twin} for a `steps.Case`."""
+    """Return {"torch, " + name: step function of a new twin} for a `cases.Case`."""
     return {
         f"torch, {name}": Twin(material[0], variant).step_of(case, *material[1:])
         for name, variant in variants.items()
@@ -44,9 +44,9 @@ def steps(variants, case, material):
 
 
 def maker(name):
-    """Return what makes the step function that `steps` calls `name`, from a case and material.
+    """Return a function that creates the twin's step function from a case and its material.
 
-    PyTorch has loaded then what it loads when it is first needed.
+    name: a key of `steps`. On return, PyTorch has loaded everything that it loads on first use.
     """
     number, variant = torch.zeros(1, requires_grad=True), _named(name)
     number.sum().backward()
@@ -59,11 +59,11 @@ def _named(name):
 
 
 def compiled(name, case, material):
-    """The same by `torch.compile`: (step function, seconds that its first call took).
+    """Compile a twin with `torch.compile`; return its step function and its first call's seconds.
 
-    Raises what PyTorch raises where it cannot compile: without a C++ compiler, for one.
+    Raises whatever PyTorch raises if it cannot compile, for example without a C++ compiler.
     """
-    torch.compiler.reset()  # what other cases compiled counts against a limit
+    torch.compiler.reset()  # earlier compilations count toward a limit
     twin = Twin(material[0], _named(name))
     part = "loss" if case.train else "classify"
     setattr(twin, part, torch.compile(getattr(twin, part), dynamic=False))
@@ -75,12 +75,12 @@ def compiled(name, case, material):
 
 
 def multiply(a, b, out):
-    """a @ b, NumPy arrays all, for `count.floor_step`."""
+    """Compute a @ b into `out` for `count.floor_step`; all three are NumPy arrays."""
     torch.mm(torch.from_numpy(a), torch.from_numpy(b), out=torch.from_numpy(out))
 
 
 class Twin:
-    """A PyTorch CapsNet with the weights of `model`, a minicaps CapsNet with decoder.
+    """A PyTorch CapsNet with the weights of `model`, a minicaps CapsNet with a decoder.
 
     variant: a value of VARIANTS or POPULAR.
     """
@@ -109,7 +109,7 @@ class Twin:
         return functools.partial(self.infer, images)
 
     def classify(self, images):
-        """Class capsules (B, J, D) of images (B, C, H, W), and their lengths (B, J)."""
+        """Return the class capsules (B, J, D) of images (B, C, H, W), and their lengths (B, J)."""
         p = self.parameters
         x = images.contiguous(memory_format=self.format)
         *convolutions, last = self.strides
@@ -122,7 +122,7 @@ class Twin:
         return v, torch.linalg.vector_norm(v, dim=-1)
 
     def loss(self, images, labels):
-        """Margin loss plus reconstruction loss of images (B, C, H, W) and labels (B,)."""
+        """Return margin plus reconstruction loss for images (B, C, H, W) and labels (B,)."""
         p, batch = self.parameters, len(images)
         v, lengths = self.classify(images)
         present = F.one_hot(labels, v.shape[1]).to(v.dtype)
@@ -137,7 +137,7 @@ class Twin:
         return margin + 0.0005 * (difference * difference).sum() / batch
 
     def step(self, images, labels):
-        """One training step; returns the loss before it."""
+        """Take one training step; return the loss before it."""
         self.optimizer.zero_grad()
         loss = self.loss(images, labels)
         loss.backward()
@@ -145,7 +145,7 @@ class Twin:
         return loss.item()
 
     def infer(self, images):
-        """The lengths (B, J) of the class capsules."""
+        """Return the lengths (B, J) of the class capsules."""
         with torch.inference_mode():
             return self.classify(images)[1].numpy()
 

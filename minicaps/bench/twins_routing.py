@@ -1,6 +1,6 @@
-"""Routings and capsule layers by hand in PyTorch, eager, float32, for `minicaps.bench`.
+"""Routing and capsule layers written by hand in eager PyTorch, float32, for `minicaps.bench`.
 
-A twin takes the arrays of a task of `tasks`. Letters: B samples, or windows of all samples,
+A twin takes the arrays of a task in `tasks`. Letters: B samples, or windows of all samples;
 I children of N numbers, J parents of D.
 """
 
@@ -19,20 +19,20 @@ def squash(s):
 
 
 class Samples:
-    """Children divide themselves among the J parents of their sample."""
+    """Couplings of children that divide themselves among the J parents of their sample."""
 
     gather = staticmethod(lambda children: children)
     couple = staticmethod(torch.softmax)
 
     def start(self, children, parents):
-        """Children (B, I, …) times their couplings before any vote is heard."""
+        """Return children (B, I, …) times their couplings in the first iteration."""
         return children / parents
 
 
 class Windows:
-    """They divide themselves among those of all windows of a grid that hold them.
+    """Couplings of children that divide themselves among the parents of all windows they lie in.
 
-    windows: a `minicaps.routing.couplings.Windows`. Every sum over places is a product with a
+    windows: a `minicaps.routing.couplings.Windows`. Every sum over positions is a product with a
     matrix of zeros and ones.
     """
 
@@ -41,20 +41,20 @@ class Windows:
         self.number, self.types, self.places = p * q, windows.types, k * k
         rows = step * np.arange(p)[:, None, None, None] + np.arange(k)[:, None]
         columns = step * np.arange(q)[:, None, None] + np.arange(k)
-        seen = (w * rows + columns).reshape(-1)  # position in the grid, for P·Q·K·K
+        seen = (w * rows + columns).reshape(-1)  # grid position of each of the P·Q·K·K places
         self.held = torch.from_numpy(np.eye(h * w, dtype=np.float32)[seen])
-        self.shared = self.held @ self.held.T  # 1 where two of them are the same position
+        self.shared = self.held @ self.held.T  # 1 where two places share a position
         order = self.shared.argsort(1, descending=True)[:, : int(self.shared.sum(1).max())]
         own = torch.arange(len(seen)).unsqueeze(1)
         self.same = torch.where(self.shared.gather(1, order) > 0, order, own)
 
     def gather(self, grid):
-        """The children of every window: (B, H, W, T, …) -> (B·P·Q, K·K·T, …)."""
+        """Return the children of every window: (B, H, W, T, …) -> (B·P·Q, K·K·T, …)."""
         b, h, w, t, *rest = grid.shape
         return (self.held @ grid.reshape(b, h * w, -1)).view(-1, self.places * t, *rest)
 
     def couple(self, logits, axis):
-        """Softmax of logits with axes B·P·Q, I and, along `axis`, J."""
+        """Return the softmax of logits with axes B·P·Q, I and, at `axis`, J."""
         shape = -1, len(self.shared), self.types
         with torch.no_grad():
             top = logits.amax(axis)
@@ -75,14 +75,14 @@ SAMPLES = Samples()
 
 
 def _votes(u, weight, order):
-    """Votes (I, B, J, D) of capsules (B, I, N), axes in another order; weight (I, N, J, D)."""
+    """Return votes (I, B, J, D), permuted to `order`, from u (B, I, N) and weight (I, N, J, D)."""
     i, n, *parents = weight.shape
     votes = torch.bmm(u.transpose(0, 1), weight.view(i, n, -1))
     return votes.view(i, len(u), *parents).permute(order).contiguous()
 
 
 def route_matmul(u, weight, among=SAMPLES):
-    """Full gradient, all of it in matrix products; the first one needs no votes."""
+    """Route with the full gradient, by matrix products; the first iteration needs no votes."""
     i, n, j, d = weight.shape
     votes = _votes(u, weight, (1, 2, 0, 3))  # (B, J, I, D)
     s = among.start(u, j).flatten(1) @ weight.view(i * n, j * d)
@@ -94,7 +94,7 @@ def route_matmul(u, weight, among=SAMPLES):
 
 
 def route_einsum(u, weight, among=SAMPLES):
-    """Full gradient, as the formulas are written; weight (I, J, N, D)."""
+    """Route with the full gradient, written like the formulas; weight (I, J, N, D)."""
     votes = torch.einsum("bin,ijnd->bjid", u, weight)
     b = votes.new_zeros(votes.shape[:3])
     for iteration in range(ITERATIONS):
@@ -105,7 +105,7 @@ def route_einsum(u, weight, among=SAMPLES):
 
 
 def route_popular(u, weight):
-    """Couplings as constants, by broadcast multiplications: how most repositories write it."""
+    """Route with constant couplings, by broadcast products, as most repositories do."""
     votes = torch.matmul(weight, u[:, None, :, :, None]).squeeze(-1)  # weight (J, I, D, N)
     seen = votes.detach()
     b = votes.new_zeros(votes.shape[:3])
@@ -118,7 +118,7 @@ def route_popular(u, weight):
 
 
 def route_without_votes(u, weight, among=SAMPLES):
-    """Full gradient; s_j = Σ_i c_ij u_i W_ij as one product; weight (J, I, N, D)."""
+    """Route with the full gradient, s_j = Σ_i c_ij u_i W_ij as one product; weight (J, I, N, D)."""
     size = u.shape[1:]
     weight = weight.flatten(1, 2)  # (J, I·N, D)
     v, b = squash(among.start(u, len(weight)).flatten(1) @ weight), 0  # (J, B, D)
@@ -129,7 +129,7 @@ def route_without_votes(u, weight, among=SAMPLES):
 
 
 def by_matmul(x, y, axis):
-    """Σ over an axis, 2 or 3, of x (B, J, ·, ·) times y (B, J, ·)."""
+    """Return the sum over an axis, 2 or 3, of x (B, J, ·, ·) times y (B, J, ·)."""
     return (y.unsqueeze(2) @ x).squeeze(2) if axis == 2 else (x @ y.unsqueeze(3)).squeeze(3)
 
 
@@ -142,24 +142,27 @@ def by_products(x, y, axis):
 
 
 class Deviations:
-    """Gaussians of votes by (V − μ)². axis: of the children, 2 or 3; contract: as above."""
+    """Gaussians of votes, computed from (V − μ)².
+
+    axis: axis of the children, 2 or 3. contract: `by_matmul`, `by_einsum` or `by_products`.
+    """
 
     def __init__(self, votes, axis, contract):
         self.votes, self.axis, self.contract = votes, axis, contract
 
     def fit(self, share):
-        """Means and variances (B, J, D) of children with shares (B, J, I)."""
+        """Return the means and variances (B, J, D) for children with shares (B, J, I)."""
         mean = self.contract(self.votes, share, self.axis)
         self.square = (self.votes - mean.unsqueeze(self.axis)).square()
         return mean, self.contract(self.square, share, self.axis)
 
     def distance(self, mean, variance):
-        """Σ_d (V − μ)²/σ², (B, J, I)."""
+        """Return Σ_d (V − μ)²/σ², (B, J, I)."""
         return self.contract(self.square, 1 / variance, 5 - self.axis)
 
 
 class Moments:
-    """The same by V and V² side by side; it loses digits where |μ| is far above σ."""
+    """Gaussians of votes, computed from V and V² side by side; inaccurate where |μ| ≫ σ."""
 
     def __init__(self, votes, axis, contract):
         self.both = torch.cat([votes, votes.square()], 5 - axis)
@@ -176,7 +179,7 @@ class Moments:
 
 
 def em(votes, activations, beta_u, beta_a, among, *, axis, contract, gaussians=Deviations):
-    """All steps of EM routing; votes (B, J, I, D) or (B, J, D, I), their children along `axis`."""
+    """Route by EM; votes (B, J, I, D) or (B, J, D, I), with the children along `axis`."""
     gaussians = gaussians(votes, axis, contract)
     j = len(beta_u)
     w = among.start(activations, j).unsqueeze(1).expand(-1, j, -1)  # (B, J, I)
@@ -194,7 +197,7 @@ def em(votes, activations, beta_u, beta_a, among, *, axis, contract, gaussians=D
 
 
 def matrix_capsules(weight, beta_u, beta_a, poses, activations, among, *, axis, **options):
-    """EM routing of the votes that weight (I, 4, J, 4) makes of the poses of a grid."""
+    """Route by EM, with the votes of a grid of poses and weight (I, 4, J, 4)."""
     poses, activations = among.gather(poses), among.gather(activations)
     b, i, n, _ = poses.shape
     j = weight.shape[2]
@@ -206,7 +209,7 @@ def matrix_capsules(weight, beta_u, beta_a, poses, activations, among, *, axis, 
 
 
 def _capsules(route, axes):
-    """Agreement in a capsule layer: its function, and the order of axes in its weight."""
+    """Return a capsule layer with routing by agreement, and the axis order of its weight."""
     return (lambda weight, u, among: (route(among.gather(u), weight, among),)), axes
 
 
@@ -227,7 +230,7 @@ _AGREEMENT = {
     "einsum": _capsules(route_einsum, (0, 1, 2, 3)),
     "without votes": _capsules(route_without_votes, (1, 0, 2, 3)),
 }
-# kind of task -> name -> function, order of the axes in memory of the first array that it takes
+# kind of task -> name -> (function, order of the axes of its first array in memory)
 ROUTINGS = {
     "em": {
         name: (functools.partial(em, **way), (0, 2, 1, 3) if way["axis"] == 2 else (0, 2, 3, 1))
@@ -243,7 +246,7 @@ POPULAR_ROUTINGS = {"dense capsules": {"popular": (_popular, (1, 0, 3, 2))}}
 
 
 def routing_steps(variants, task):
-    """Return {"torch, " + name: function that does a task of `tasks`}."""
+    """Return {"torch, " + name: function that performs a task of `tasks`}."""
     return {f"torch, {name}": _routing_step(*variant, task) for name, variant in variants.items()}
 
 

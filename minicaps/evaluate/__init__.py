@@ -1,4 +1,4 @@
-"""`python -m minicaps.evaluate`: measure a trained network on a data set, or on arrays."""
+"""`python -m minicaps.evaluate`: evaluate a trained network on a data set or on arrays."""
 
 from minicaps.evaluate.in_memory import evaluate
 

@@ -1,4 +1,4 @@
-"""`python -m minicaps.evaluate RUN`: measure a trained network on pictures, and show its errors."""
+"""`python -m minicaps.evaluate RUN`: evaluate a trained network and show its errors."""
 
 import json
 import shlex
@@ -20,11 +20,12 @@ from minicaps.storage import results_folder, write_csv, write_json
 
 NAME = "minicaps.evaluate"
 ABOUT = """\
-Measure a trained network: accuracy with its interval, a row for each class,
-the confusions, and pictures of the worst answers, all written into a folder.
+Evaluate a trained network: write its accuracy with a confidence interval,
+metrics for each class, the confusion matrix, and a figure of the worst
+predictions to a folder.
 """
 EXAMPLES = """\
-examples (the first line makes a run, in a minute):
+examples (the first line creates a run in about a minute):
   python -m minicaps.train --out runs/first
   python -m minicaps.evaluate runs/first
   python -m minicaps.evaluate runs/first --data mnist
@@ -32,7 +33,7 @@ examples (the first line makes a run, in a minute):
 
 
 def main(arguments=None):
-    """Run the command; return its exit code: 0 done, 1 a failure, 2 wrong usage, 128+n a signal."""
+    """Run the command; return its exit code: 0 success, 1 failure, 2 wrong usage, 128+n signal."""
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -79,7 +80,7 @@ def _run(parser, options, command):
 def _introduce(run, chosen):
     size = run.model.number_of_parameters()
     print(f"Run: {run.path} ({run.options.model.name}, {size:,} parameters)")
-    print(f"Data: {chosen.source}, {len(chosen.split):,} pictures ({chosen.part})")
+    print(f"Data: {chosen.source}, {len(chosen.split):,} images ({chosen.part})")
     for note in chosen.notes:
         print(f"Note: {note}")
 
@@ -88,12 +89,14 @@ def _introduce(run, chosen):
 
 
 def _claim(folder, source):
-    """Make the folder of the results, or take one that an evaluation made; refuse others."""
+    """Create the results folder, or reuse one that an evaluation created; reject any other."""
     if source not in data.NAMES and _lies_in(folder.resolve(), Path(source).resolve()):
-        raise WrongUsage(f"{folder} lies in the data: choose another --out")
+        raise WrongUsage(f"{folder} is inside the data folder: choose another --out")
     results_folder(folder)
     if any(folder.iterdir()) and not _is_ours(folder):
-        raise WrongUsage(f"{folder} exists, and no evaluation made it: choose another --out")
+        raise WrongUsage(
+            f"{folder} exists but was not created by an evaluation: choose another --out"
+        )
     return folder
 
 
@@ -102,7 +105,7 @@ def _lies_in(folder, outer):
 
 
 def _is_ours(folder):
-    """Whether an evaluation made a folder: its first file says so."""
+    """Return whether an evaluation created the folder, judging by the first file it writes."""
     try:
         return "checkpoint" in json.loads((folder / "evaluation.json").read_text())
     except (OSError, ValueError, TypeError):
@@ -110,7 +113,7 @@ def _is_ours(folder):
 
 
 def _write(folder, found, result):
-    """Write what was measured, the answer for each picture, and the figures."""
+    """Write the metrics, the prediction for each image, and the figures."""
     write_json(folder / "evaluation.json", result)
     for name, table in found.tables(result).items():
         write_csv(folder / name, *table)
@@ -122,23 +125,23 @@ def _write(folder, found, result):
 
 def _parser():
     parser = parser_for_run(NAME, ABOUT, EXAMPLES)
-    group = parser.add_argument_group("pictures", "Without options: the run's own test pictures.")
-    text = f"{', '.join(select.PARTS)}: which part of the data (default: test; all of other --data)"
+    group = parser.add_argument_group("pictures", "The default is the run's own test set.")
+    text = f"{', '.join(select.PARTS)}: part of the data (default: test; with --data, all of it)"
     group.add_argument("--part", choices=select.PARTS, metavar="PART", help=text)
-    text = f"{', '.join(data.NAMES)}, or the path of your own: classes are matched by name, and"
-    text += " pictures fitted to the network"
+    text = f"{', '.join(data.NAMES)}, or a path to custom data: classes are matched by name, and"
+    text += " images are fitted to the network"
     group.add_argument("--data", type=data_source, metavar="DATA", help=text)
-    text = "make light dark and dark light in that --data"
+    text = "invert light and dark in the data given by --data"
     group.add_argument("--invert", action="store_true", help=text)
-    text = "folder searched first for the data files"
+    text = "folder to search first for the data files"
     group.add_argument("--data-dir", metavar="FOLDER", help=text)
     group = parser.add_argument_group("work")
-    text, size = "pictures at once (default: %(default)s)", EVALUATION_BATCH
+    text, size = "images per batch (default: %(default)s)", EVALUATION_BATCH
     group.add_argument("--batch-size", type=number(int, 1), default=size, metavar="N", help=text)
     add_device(group)
-    text = "folder of the results, over those of an earlier evaluation (default: RUN/evaluation)"
+    text = "folder for the results; replaces an earlier evaluation (default: RUN/evaluation)"
     group.add_argument("--out", metavar="FOLDER", help=text)
-    group.add_argument("--quiet", action="store_true", help="print the result only")
+    group.add_argument("--quiet", action="store_true", help="print only the result")
     return parser
 
 

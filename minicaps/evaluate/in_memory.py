@@ -10,18 +10,32 @@ from minicaps.runs.inference import classify
 
 
 def evaluate(model: Network, images: Array | list, labels: Array) -> dict:
-    """Measure a network on images and labels in memory; the network is unchanged.
+    """Evaluate a network on images and labels in memory, leaving the network unchanged.
 
-    images: as in `minicaps.models.Network.predict`. labels (n,): names of the network's classes, or
-    their numbers; multi-label, (n, J) zeros and ones.
+    Parameters
+    ----------
+    model
+        Network to evaluate.
+    images
+        Images in any form that `minicaps.models.Network.predict` accepts.
+    labels
+        Names or indices (n,) of the network's classes or, if it is multi-label, zeros and ones
+        (n, J).
 
-    Returns what `python -m minicaps.evaluate` writes to evaluation.json: "accuracy",
-    "accuracy_interval_95" (Wilson), "loss", "classes" (a row each), "confusion" and more. Raises
-    `DataError` for images or labels that do not fit the network.
+    Returns
+    -------
+    dict
+        The results that `python -m minicaps.evaluate` writes to evaluation.json: "accuracy",
+        "accuracy_interval_95" (Wilson), "loss", "classes" (a row for each), "confusion" and more.
+
+    Raises
+    ------
+    DataError
+        If the images or labels do not fit the network.
     """
     images = model.preprocessing.batch(images)
     if len(images) == 0:
-        raise DataError("there are no images to evaluate on")
+        raise DataError("there are no images to evaluate: pass at least one")
     split = Split(images, targets(labels, len(images), model.class_names))
     was_training = model.training
     try:

@@ -1,44 +1,48 @@
-"""How well one answer for each picture fits its one class: counts, rates, intervals."""
+"""Metrics for a single predicted class per image: counts, rates and confidence intervals."""
 
 import math
 
 import numpy as np
 
-Z95 = 1.959963984540054  # standard deviations: a normal number lies within ± of them in 95 of 100
+Z95 = 1.959963984540054  # 97.5th percentile of the standard normal distribution
 
 
 def wilson(right: int, samples: int) -> tuple[float, float]:
-    """The score interval of a rate p = right/samples, of 95 %, with z = `Z95`; within [0, 1].
+    """Return the 95 % Wilson score interval of a rate p = right/samples, with z = `Z95`.
 
         (p + z²/2n ± z·√(p(1 − p)/n + z²/4n²)) / (1 + z²/n)
 
-    All rates from which `right` is at most z standard deviations away. Unlike p ± z·√(p(1 − p)/n)
-    it says something where all answers are right. Wilson 1927, J. Am. Stat. Assoc. 22.
+    The interval contains every rate from which `right` deviates by at most z standard deviations,
+    and it lies within [0, 1]. Unlike p ± z·√(p(1 − p)/n), it keeps a positive width when all
+    predictions are correct. Wilson 1927, J. Am. Stat. Assoc. 22.
     """
     if not 0 <= right <= samples or samples < 1:
-        raise ValueError(f"{right} of {samples} is no rate: expected 0 to {samples}, of at least 1")
+        raise ValueError(
+            f"{right} of {samples} is not a rate: expected 0 to {samples} correct, of at least 1"
+        )
     p, n, z = right / samples, samples, Z95
     middle = p + z * z / (2 * n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     low, high = ((middle + side * half) / (1 + z * z / n) for side in (-1, 1))
-    return max(0.0, min(low, p)), min(1.0, max(high, p))  # rounding may pass an end
+    return max(0.0, min(low, p)), min(1.0, max(high, p))  # rounding may move a bound past p, 0 or 1
 
 
 def confusion_matrix(labels, answers, classes: int) -> np.ndarray:
-    """How often class k (row) was taken for class j (column): (classes, classes) int64.
+    """Return how often class k (row) was predicted as class j (column): (classes, classes) int64.
 
-    labels, answers (n,): class numbers.
+    labels, answers (n,): indices of the true and of the predicted classes.
     """
     pairs = np.asarray(labels) * classes + answers
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
 
 def table(class_names, *, pictures, answered, right) -> list[dict]:
-    """A row for each class: name, `pictures` of it, `right` ones, how often it was `answered`,
-    recall = right/pictures, precision = right/answered, f1 = 2·right/(pictures + answered).
+    """Return a row of metrics for each class, given arrays of counts (classes,).
 
-    A rate of nothing is None: recall of a class without pictures, precision of one never answered.
-    The counts (classes,) are arrays.
+    pictures: number of images of each class. answered: how often each class was predicted. right:
+    how often this was correct. Each row adds recall = right/pictures, precision = right/answered
+    and f1 = 2·right/(pictures + answered). A rate whose denominator is zero is None: the recall of
+    a class without images, the precision of a class that is never predicted.
     """
     pictures, answered, right = pictures.tolist(), answered.tolist(), right.tolist()
     return [
@@ -60,7 +64,7 @@ def _rate(part, whole):
 
 
 def most_confused(confusion, most: int) -> list[tuple[int, int, int]]:
-    """(class, answer, count) of up to `most` kinds of wrong answers, the most frequent first."""
+    """Return up to `most` kinds of errors, most frequent first, as (class, prediction, count)."""
     wrong = confusion - np.diag(confusion.diagonal())
     order = np.argsort(-wrong, axis=None, kind="stable")[:most]
     kinds = zip(*np.unravel_index(order, wrong.shape), wrong.ravel()[order], strict=True)
@@ -68,8 +72,11 @@ def most_confused(confusion, most: int) -> list[tuple[int, int, int]]:
 
 
 def rivals(activations, labels) -> tuple[np.ndarray, np.ndarray]:
-    """The strongest class of each picture beside its own (n,), and how far its own is ahead (n,):
-    a_own − a_rival, negative where the rival is the answer. activations (n, J), labels (n,)."""
+    """Return the strongest rival of each image's class (n,), and the margin over it (n,).
+
+    The margin a_own − a_rival is negative where the rival is the prediction. The activations have
+    shape (n, J), the labels (n,).
+    """
     rows = np.arange(len(labels))
     others = np.array(activations, dtype=np.float64)
     own = others[rows, labels].copy()
@@ -79,8 +86,11 @@ def rivals(activations, labels) -> tuple[np.ndarray, np.ndarray]:
 
 
 def worst(activations, labels, most: int) -> np.ndarray:
-    """Indices of up to `most` pictures, those with their own class furthest behind the answer
-    first; after all wrong answers the right ones that were the closest."""
+    """Return the indices of up to `most` images, worst prediction first.
+
+    Errors are sorted by how far the true class falls behind, largest deficit first. Correct
+    predictions follow, smallest margin first.
+    """
     _, ahead = rivals(activations, labels)
-    right = activations.argmax(axis=1) == labels  # an equal rival can be the answer
+    right = activations.argmax(axis=1) == labels  # on a tie, the rival may be predicted
     return np.lexsort((ahead, right))[:most]

@@ -1,7 +1,7 @@
-"""What an evaluation counts, writes, draws and tells.
+"""Metrics, tables, figures and printed report of an evaluation.
 
-Where each picture has one class, the answer is the class with the largest activation; where it may
-have any number of them, those that are seen. Both are sets of classes, so most counts are the same.
+The prediction for an image is the class with the largest activation or, in multi-label data, every
+class whose activation exceeds a threshold. Both are sets of classes, so they share most counts.
 """
 
 import numpy as np
@@ -17,18 +17,18 @@ from minicaps.models.multilabel import SEEN, answers_of, highest, redraw
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor
 
-WORST = 10  # pictures that are drawn
-CONFUSIONS = 5  # kinds of wrong answers that are printed
-# Of the tables that are printed: title, key of a row, width, format
+WORST = 10  # images drawn
+CONFUSIONS = 5  # kinds of errors printed
+# Columns of the printed tables: title, key in the row, width, format
 COLUMNS = (("recall", "recall", 9, ".2%"), ("precision", "precision", 11, ".2%"))
 COLUMNS += (("F1", "f1", 9, ".2%"),)
 
 
 class Evaluation:
-    """What a network predicted for the images of `split`, by activations (n, J) on the host.
+    """Predictions of a network for the images of `split`, from activations (n, J) on the host.
 
-    multi: whether a picture may have any number of classes. labels, answers (n, J): which classes
-    each has, and which it is taken for, as booleans.
+    multi: whether the evaluation is multi-label. labels, answers (n, J): which classes each image
+    has, and which ones are predicted for it, as booleans.
     """
 
     def __init__(self, model, split, activations):
@@ -39,9 +39,9 @@ class Evaluation:
         self.answers = answers_of(model, activations, self.targets)
 
     def measure(self) -> dict:
-        """Counts, rates, loss, a row for each class; counts are integers.
+        """Return integer counts, rates, the loss, and a row of metrics for each class.
 
-        right: pictures whose answer is exactly the classes that they have.
+        "right" counts the images whose predicted classes are exactly the classes present.
         """
         n, right = len(self.split), int((self.answers == self.labels).all(axis=1).sum())
         name, model = self.model.loss, self.model
@@ -67,13 +67,13 @@ class Evaluation:
         }
 
     def tables(self, result) -> dict:
-        """The tables to write: {name of the file: (header, rows)}."""
+        """Return the tables to write as {file name: (header, rows)}."""
         return (_tables_of_several if self.multi else _tables_of_one)(self, result)
 
     def draw(self, result, folder):
-        """Draw the worst answers, and, of one class a picture, the confusion matrix."""
+        """Draw the worst predictions and, for single-label data, the confusion matrix."""
         if self.multi:
-            title = "The worst answers first, ✗ if wrong"
+            title = "Worst predictions first, ✗ if wrong"
             plotting.members(*worst_of_several(self), folder / "worst.png", title=title)
             return
         confusion = np.array(result["confusion"])
@@ -81,15 +81,18 @@ class Evaluation:
         plotting.worst(*worst_of_one(self), folder / "worst.png")
 
     def _confusion(self, table):
-        """The confusion matrix; the rows of the table get the mean score of the right class."""
+        """Return the confusion matrix; add each class's mean score over its images to `table`."""
         for own, has, row in zip(self.activations.T, self.labels.T, table, strict=True):
             row["mean_score"] = float(own[has].mean(dtype=np.float64)) if has.any() else None
         answers, classes = self.activations.argmax(axis=1), len(table)
         return {"confusion": metrics.confusion_matrix(self.split.labels, answers, classes).tolist()}
 
     def _largest(self):
-        """top: of the pictures with k ≥ 1 classes, those whose k largest activations are of just
-        these; this asks which classes there are, and not how many."""
+        """Evaluate which classes are present when their number is given.
+
+        "top_right" counts, among the images with k ≥ 1 classes, those where the k largest
+        activations belong to exactly these classes.
+        """
         present = self.labels.sum(axis=1, keepdims=True)
         same = (highest(self.activations, present) == self.labels).all(axis=1)
         n, right = int((present > 0).sum()), int((same & (present[:, 0] > 0)).sum())
@@ -97,7 +100,7 @@ class Evaluation:
         return {"top_samples": n, "top_right": right, "top_interval_95": interval}
 
     def _by_number(self):
-        """How many are right of the pictures with so many classes."""
+        """Count the correct predictions among the images with each number of classes."""
         present, right = self.labels.sum(axis=1), (self.answers == self.labels).all(axis=1)
         rows = [(k, present == k) for k in np.unique(present)]
         return {
@@ -108,7 +111,7 @@ class Evaluation:
         }
 
 
-# ---- the tables
+# ---- tables
 
 
 def _tables_of_one(found, result):
@@ -144,12 +147,15 @@ def _tables_of_several(found, result):
     }
 
 
-# ---- the worst answers
+# ---- worst predictions
 
 
 def worst_of_one(found):
-    """What `plotting.worst` takes, but the file: the pictures that were classified worst, and where
-    there is a decoder, what it draws from the capsules of the rival and of their class."""
+    """Return the arguments of `plotting.worst`, except the path, for the worst predictions.
+
+    If the network has a decoder, they include reconstructions from the capsule of the rival and
+    from that of the true class.
+    """
     model, which = found.model, metrics.worst(found.activations, found.split.labels, WORST)
     some, scored = found.split.take(which), found.activations[which]
     rival, _ = metrics.rivals(scored, some.labels)
@@ -169,9 +175,11 @@ def worst_of_one(found):
 
 
 def worst_of_several(found, most=WORST):
-    """What `plotting.members` takes, but the file: up to `most` pictures, those first of which a
-    class is furthest on the wrong side of being seen; then those that are right, the closest
-    first."""
+    """Return the arguments of `plotting.members`, except the path, for up to `most` images.
+
+    The images with a class furthest on the wrong side of the threshold come first; the correct
+    ones follow, closest to the threshold first.
+    """
     model, limit = found.model, 0 if found.model.logits else SEEN
     activations = found.activations
     beyond = np.where(found.labels, limit - activations, activations - limit).max(axis=1)
@@ -181,25 +189,25 @@ def worst_of_several(found, most=WORST):
     return images, drawn, labels, found.answers[which], found.model.class_names
 
 
-# ---- what is printed
+# ---- printed report
 
 
 def report(result) -> list[str]:
-    """What to print: rates with their intervals, and the loss."""
+    """Return the lines to print: the rates with their confidence intervals, and the loss."""
     n, right, wrong, score = (result[key] for key in ("samples", "right", "wrong", "score"))
     interval, loss = result["accuracy_interval_95"], f"{result['loss_name']} loss"
     loss += f" {result['loss']:.4f}"
     if "confusion" in result:
-        accuracy = _rate("Accuracy", right, n, " pictures", interval)
+        accuracy = _rate("Accuracy", right, n, " images", interval)
         return [accuracy, f"Error {result['error']:.2%} ({wrong:,} wrong), {loss}"]
     lines = [
-        _rate("All classes right", right, n, " pictures", interval)
-        + f": exactly the present ones are seen, whose {score} is above"
+        _rate("All classes correct", right, n, " images", interval)
+        + f": the classes present are exactly those whose {score} is above"
         f" {0 if score == 'logit' else SEEN:g}"
     ]
     if n := result["top_samples"]:
-        largest = _rate("Largest right", result["top_right"], n, "", result["top_interval_95"])
-        lines.append(f"{largest}: a picture's k classes are the k of the largest {score}")
+        largest = _rate("Top k correct", result["top_right"], n, "", result["top_interval_95"])
+        lines.append(f"{largest}: the k classes present are the k with the largest {score}")
     return [*lines, loss]
 
 
@@ -210,25 +218,27 @@ def _rate(what, right, samples, unit, interval):
 
 
 def report_classes(result) -> list[str]:
-    """A row for each class; then the most frequent confusions, or a row for each number of classes
-    in a picture."""
+    """Return the table of the classes, then the most frequent confusions.
+
+    For multi-label data, a line for each number of classes present replaces the confusions.
+    """
     rows, score = result["classes"], result["score"]
     pictures, right = ("pictures", "pictures", 9, ","), ("right", "right", 9, ",")
     if "confusion" in result:
         columns = (pictures, right, *COLUMNS, (score, "mean_score", 12, ".3f"))
         lines = _table([plotting.short(row["name"], 32) for row in rows], rows, columns)
-        lines.append(f"{score}: of the right class, the mean of its pictures")
+        lines.append(f"{score}: mean for the correct class over its images")
         return lines + _confusions(np.array(result["confusion"]), [row["name"] for row in rows])
     columns = (pictures, ("seen", "answered", 9, ","), right, *COLUMNS)
     lines = [*_table([row["name"] for row in rows], rows, columns), ""]
     for row in result["by_number"]:
         classes = "1 class" if row["present"] == 1 else f"{row['present']} classes"
-        lines.append(f"{classes} in a picture: {row['right']:,} of {row['pictures']:,} right")
+        lines.append(f"images with {classes}: {row['right']:,} of {row['pictures']:,} correct")
     return lines
 
 
 def _table(names, rows, columns):
-    """The lines of a table with a name and `columns` in each row."""
+    """Return the lines of a table with a name and the `columns` in each row."""
     first = max(7, *(len(name) + 2 for name in names))
     lines = [
         f"\n{'class':{first}}" + "".join(f"{title:>{width}}" for title, _, width, _ in columns)
@@ -245,8 +255,8 @@ def _table(names, rows, columns):
 def _confusions(confusion, names):
     pictures = confusion.sum(axis=1)
     found = metrics.most_confused(confusion, CONFUSIONS)
-    lines = ["\nMost frequent confusions:" if found else "\nNo wrong answers."]
+    lines = ["\nMost frequent confusions:" if found else "\nNo wrong predictions."]
     for k, j, count in found:
-        lines.append(f"  {names[k]} taken for {names[j]}: {count:,} of {pictures[k]:,} pictures")
+        lines.append(f"  {names[k]} taken for {names[j]}: {count:,} of {pictures[k]:,} images")
     never = [names[k] for k in np.flatnonzero((confusion.sum(axis=0) == 0) & (pictures > 0))]
-    return lines + ([f"Never the answer: {', '.join(never)}"] if never else [])
+    return lines + ([f"Never predicted: {', '.join(never)}"] if never else [])

@@ -1,4 +1,4 @@
-"""The pictures that a run is evaluated on: its own test data, another part of it, or other data."""
+"""Select the images to evaluate a run on: its test set, another part of its data, or other data."""
 
 import json
 import os
@@ -18,8 +18,10 @@ PARTS = ("test", "validation", "train")
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Pictures as a network takes them. source: the name or the path of their data; part: which of
-    it, one of PARTS or "all"; notes: for the user. split.names tells pictures apart."""
+    """Images prepared for a network, identified by split.names.
+
+    source: name or path of the data. part: one of PARTS, or "all". notes: messages to the user.
+    """
 
     split: Split
     source: str
@@ -28,26 +30,31 @@ class Samples:
 
 
 def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Samples:
-    """The pictures of `run` in `part`, by default those for testing; or all of another `source`.
+    """Return the images of a part of a run's own data, or of another source.
 
-    source: the name of a data set, or a path; None, or what the run was trained on, is its own.
-    folder: searched first for the files of a named data set. invert: light is dark in a source.
+    source: name of a data set, or a path; by default, the data that the run was trained on. part:
+    one of PARTS; by default, "test" for the run's own data and everything for another source.
+    folder: folder to search first for the files of a named data set. invert: whether to invert
+    light and dark in another source.
 
-    Raises WrongUsage for what does not fit together, `DataError` for data that cannot be used.
+    Raises `WrongUsage` if the arguments contradict each other, and `DataError` if the data cannot
+    be used.
     """
     if folder is not None and (source or run.options.data.name) not in data.download.SOURCES:
-        raise WrongUsage(f"{source or run.options.data.name} is not searched: leave --data-dir out")
+        raise WrongUsage(
+            f"--data-dir has no effect on {source or run.options.data.name}: leave it out"
+        )
     if source is not None and not _same(source, run.options.data.name):
         return _of_other(run, source, part, folder, invert)
     if invert:
         raise WrongUsage(
-            "the run's own pictures are as it learned them: --invert is for another --data"
+            "--invert applies only to data other than the run's own: leave it out, or use --data"
         )
     return _of_run(run, part or "test", folder)
 
 
 def _same(source, trained_on):
-    """Whether two names or paths of data are the same."""
+    """Return whether two names or paths refer to the same data."""
     if source == trained_on or not {source, trained_on}.isdisjoint(data.NAMES):
         return source == trained_on
     return os.path.exists(trained_on) and os.path.samefile(source, trained_on)
@@ -58,16 +65,16 @@ def _same(source, trained_on):
 
 def _of_run(run, part, folder):
     source = run.options.data.name
-    theirs = source not in data.NAMES  # the user's own pictures
+    theirs = source not in data.NAMES  # custom data
     if source == own.from_memory.NAME:
         raise DataError(
-            f"{run.folder} was trained on arrays in memory, which it does not keep: name data by"
-            " --data, or use minicaps.evaluate.evaluate(model, images, labels)"
+            f"{run.folder} was trained on arrays in memory, which are not stored: name other"
+            " data with --data, or call minicaps.evaluate.evaluate(model, images, labels)"
         )
     if theirs and not os.path.exists(source):
         raise DataError(
-            f"{source} is gone, on which this run was trained: put it back, or say by --data where"
-            f" it is now, with --part {part}"
+            f"{source} no longer exists, but this run was trained on it: restore it, or give its"
+            f" new path with --data, and --part {part}"
         )
     composed = run.options.data.compose
     if theirs and not composed and (names := _split_names(run)) is not None:
@@ -76,30 +83,31 @@ def _of_run(run, part, folder):
     try:
         whole = dataset(run, folder, test_only=part == "test")
         split = _cut(run, whole, part)
-    except (ValueError, TypeError) as error:  # other pictures by now, or options edited by hand
-        raise DataError(f"{source} cannot be split as for {run.path}: {error}") from error
+    except (ValueError, TypeError) as error:  # the images have changed, or options were edited
+        raise DataError(f"{source} cannot be split as it was for {run.path}: {error}") from error
     split = _not_empty(split, run)
     if whole.class_names != run.model.class_names or split.images.shape[1:] != run.input_shape:
         raise DataError(
-            f"{source} has the classes {', '.join(whole.class_names)} in pictures of shape"
-            f" {split.images.shape[1:]}, but {run.path} was trained on"
-            f" {', '.join(run.model.class_names)} in {run.input_shape}: it is not the same data"
+            f"{source} has the classes {', '.join(whole.class_names)} and images of shape"
+            f" {split.images.shape[1:]}, but {run.path} was trained on the classes"
+            f" {', '.join(run.model.class_names)} and images of shape {run.input_shape}: restore"
+            " the original data"
         )
     if composed and theirs and (names := _split_names(run)) is not None:
         if names[part] != split.names.tolist():
             raise DataError(
-                f"{source} has other pictures than {run.folder / 'split.json'} names: put them back"
+                f"{source} does not hold the images listed in {run.folder / 'split.json'}: restore"
+                " them"
             )
         return Samples(split, source, part, whole.notes)
     unsure = (
-        f"{run.folder} has no split.json: that the run has not learned these pictures is a guess"
+        f"{run.folder} has no split.json: the run may have been trained on some of these images"
     )
     return Samples(split, source, part, (*whole.notes, unsure) if theirs else whole.notes)
 
 
 def _cut(run, whole, part):
-    """A part of a data set, split as for training; its pictures are told apart by numbers where
-    they have no names."""
+    """Return a part of a data set, split as for training; unnamed images are named by index."""
     if run.options.data.compose:
         composed = _part(run, whole, part)
         return composed and _named(composed.take(np.arange(len(composed))))
@@ -116,7 +124,7 @@ def _part(run, whole, part):
 
 
 def _named(split, start=""):
-    """A split with the numbers of its pictures as names, or with `start` and the numbers."""
+    """Name unnamed images by their index; with `start`, name all images by `start` and index."""
     if split.names is not None and not start:
         return split
     numbers = np.arange(len(split))
@@ -125,12 +133,12 @@ def _named(split, start=""):
 
 def _not_empty(pictures, run):
     if not pictures:
-        raise WrongUsage(f"{run.path} was trained without validation: there is no such part")
+        raise WrongUsage(f"{run.path} was trained without a validation set: choose another --part")
     return pictures
 
 
 def _split_names(run):
-    """The names of the user's pictures in each part, as training wrote them; None if it is gone."""
+    """Return the image names in each part of custom data, or None if training stored none."""
     path = run.folder / "split.json"
     try:
         names = json.loads(path.read_text())
@@ -141,31 +149,31 @@ def _split_names(run):
         raise DataError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path}, which says what the run learned, is damaged ({error!r}): remove it, and the"
-            " pictures are split anew by the seed"
+            f"{path}, which lists the images of each part, is damaged ({error!r}): remove it to"
+            " split the images again by the seed"
         ) from error
 
 
 def _by_names(run, source, part, names, parts, notes):
-    """The pictures of a part that split.json names, whatever else there is by now."""
+    """Return the images that split.json lists for a part; images added later are ignored."""
     wanted, known, pool = names[part], [name for p in PARTS for name in names[p]], parts[0]
     if len(parts) == 2 and part == "test":
         known, pool = wanted, parts[1]
     here = {name: k for k, name in enumerate(pool.names.tolist())}
     if gone := [str(name) for name in wanted if name not in here]:
         raise DataError(
-            f"{len(gone)} of the {len(wanted)} {part} pictures that {run.folder / 'split.json'}"
-            f" names are not in {source} ({', '.join(gone[:5])}{', …' if gone[5:] else ''}): put"
-            " them back, or evaluate all pictures of another --data"
+            f"{len(gone)} of the {len(wanted)} {part} images listed in {run.folder / 'split.json'}"
+            f" are not in {source} ({', '.join(gone[:5])}{', …' if gone[5:] else ''}): restore"
+            " them, or evaluate other data with --data"
         )
     if (new := len(here.keys() - set(known))) and run.options.data.limit is None:
         notes = (
             *notes,
-            f"{source} has pictures that are new since the training, and not counted: {new}",
+            f"images added to {source} since training are ignored: {new}",
         )
     split = pool.take([here[name] for name in _not_empty(wanted, run)])
-    if names["sha256"].get(part, split.sha256()) != split.sha256():  # older runs have none
-        notes = (*notes, f"pictures of {source} have changed since the training, or their class")
+    if names["sha256"].get(part, split.sha256()) != split.sha256():  # older runs store none
+        notes = (*notes, f"images of {source}, or their classes, have changed since training")
     return Samples(split, source, part, tuple(notes))
 
 
@@ -180,7 +188,7 @@ def _target(run, invert=False):
 def _of_other(run, source, part, folder, invert):
     target = _target(run, invert)
     if source in data.NAMES:
-        limit = 1 if part == "test" else None  # other training pictures need not be drawn
+        limit = 1 if part == "test" else None  # skip generating unused training images
         whole = data.load(source, folder=folder, seed=run.options.run.seed, limit=limit)
         parts, notes = [_for_network(p, whole, target) for p in (whole.train, whole.test)], ()
     else:
@@ -188,7 +196,7 @@ def _of_other(run, source, part, folder, invert):
     if len(parts) == 1:
         return _of_undivided(run, source, part, parts[0], notes)
     if part not in (None, "train", "test"):
-        raise WrongUsage(f"{source} has the parts train and test, not {part}")
+        raise WrongUsage(f"{source} has the parts train and test, not {part}: choose one of them")
     train, test = parts
     if part is None:
         train, test = _named(train, "train/"), _named(test, "test/")
@@ -200,22 +208,22 @@ def _of_other(run, source, part, folder, invert):
 
 
 def _for_network(split, whole, target):
-    """A split of a named data set, numbered and fitted as the network is used to."""
+    """Convert the labels and images of a named data set to those that the network expects."""
     numbers = np.array(target.numbers(whole.class_names, whole.name))
     return fitted(replace(split, labels=numbers[split.labels]), target)
 
 
 def _of_undivided(run, source, part, whole, notes):
-    """All pictures of a folder or a file; or a part, where they are those of the run, moved."""
+    """Return all images of a folder or file, or a part if they are the run's own data, moved."""
     names = _split_names(run)
     if part is not None:
         if names is None:
-            raise WrongUsage(f"{source} is not divided: leave --part out")
+            raise WrongUsage(f"{source} is not divided into parts: leave --part out")
         return _by_names(run, source, part, names, [whole], notes)
     if names is not None and set(whole.names.tolist()) == {n for p in PARTS for n in names[p]}:
         notes = (
             *notes,
-            "the pictures are called like those that the run learned: if they are the same, use"
+            "the images have the same names as the run's own data: if they are the same images, use"
             " --part test",
         )
     return Samples(whole, source, "all", tuple(notes))

@@ -1,4 +1,4 @@
-"""Pictures of a run. Matplotlib is imported when a picture is drawn, never with minicaps."""
+"""Figures of a run. Matplotlib is imported when a figure is drawn, never with minicaps."""
 
 from minicaps.plotting.canvas import short
 from minicaps.plotting.confusion import confusion, worst

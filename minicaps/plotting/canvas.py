@@ -1,4 +1,4 @@
-"""What all figures share: colours, names, files. Matplotlib is imported when one is drawn."""
+"""Colors, names and files shared by all figures. Matplotlib is imported when one is drawn."""
 
 import functools
 import io
@@ -9,14 +9,14 @@ from minicaps.storage import replacing
 
 INK = "#444444"
 DPI = 120  # pixels per inch
-LONGEST = 24  # letters of a name
-# Fonts of Linux, Windows and macOS with letters that Matplotlib's own font lacks
+LONGEST = 24  # characters in a name
+# Fonts of Linux, Windows and macOS with characters that Matplotlib's default font lacks
 OTHER_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei"),
     *("Microsoft YaHei", "Malgun Gothic", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS"),
     *("Noto Sans Devanagari", "Noto Sans Thai", "Noto Emoji", "Segoe UI Emoji"),
 )
-BLUE, ORANGE = "#0072B2", "#D55E00"  # told apart by colour-blind readers and in grey print
+BLUE, ORANGE = "#0072B2", "#D55E00"  # distinct to color-blind readers and in grayscale print
 
 
 def new_figure(width, height):
@@ -26,7 +26,7 @@ def new_figure(width, height):
 
 
 def save(figure, path, foot=""):
-    """Write a figure as a PNG. foot: a line for a strip of its own, below all that is drawn."""
+    """Write a figure as a PNG file. foot: line of text for a strip below the whole figure."""
     with replacing(path) as file:
         if foot:
             _with_foot(figure, foot).save(file, "png", dpi=(DPI, DPI))
@@ -35,7 +35,10 @@ def save(figure, path, foot=""):
 
 
 def _with_foot(figure, foot):
-    """A picture, as Pillow's. The layout of a figure has no place that no legend may take."""
+    """Return the figure with a strip of text below it, as a Pillow image.
+
+    The strip is drawn separately because a figure's layout reserves no space free of legends.
+    """
     from PIL import Image
 
     strip = new_figure(figure.get_figwidth(), 0.35)
@@ -49,8 +52,11 @@ def _with_foot(figure, foot):
 
 
 def names_as_they_are(draw):
-    """Let a dollar sign in the name of a class begin no formula, and take its letters from the
-    installed fonts that have them."""
+    """Decorate a drawing function so that class names appear literally.
+
+    A dollar sign does not start a formula, and characters that Matplotlib's default font lacks are
+    taken from an installed font.
+    """
 
     @functools.wraps(draw)
     def drawing(*args, **keywords):
@@ -66,12 +72,12 @@ def names_as_they_are(draw):
 
 
 def short(text, most=LONGEST):
-    """A text of at most so many letters: of a longer one, its start and its end."""
+    """Return a text of at most `most` characters; a longer one keeps its start and its end."""
     return text if len(text) <= most else f"{text[: most - most // 3 - 1]}…{text[-(most // 3) :]}"
 
 
 def channels_last(picture):
-    """(C, H, W) -> (H, W) for one channel, (H, W, 3) for three; more are averaged."""
+    """Convert an image (C, H, W) to (H, W, 3) if C is 3, else to the channel mean (H, W)."""
     if len(picture) == 3:
         return np.moveaxis(picture, 0, -1)
     return picture.mean(axis=0)

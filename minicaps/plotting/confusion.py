@@ -1,4 +1,4 @@
-"""Figures of an evaluation: which classes are taken for which, and the worst answers."""
+"""Figures of an evaluation: the confusion matrix and the worst predictions."""
 
 import numpy as np
 
@@ -13,15 +13,15 @@ from minicaps.plotting.canvas import (
     short,
 )
 
-MOST_NUMBERS = 24  # classes: in more, the numbers would not be readable
-MOST_NAMES = 100  # classes: of more, every second, third, … is named
+MOST_NUMBERS = 24  # classes; with more, the numbers would be unreadable
+MOST_NAMES = 100  # classes; with more, only every second, third, … is named
 
 
 @names_as_they_are
 def confusion(counts, class_names, path):
-    """Draw how often a class (row) got which answer (column); counts (J, J), whole numbers.
+    """Draw a confusion matrix of integer counts (J, J): classes as rows, predictions as columns.
 
-    Shades are shares of the row; their square root, so that one of a hundred can be seen.
+    The shade is the square root of a count's share of its row, so that one in a hundred is visible.
     """
     n = len(counts)
     side = min(max(4.5, 1.5 + 0.36 * n), 12)  # inches
@@ -53,9 +53,9 @@ def confusion(counts, class_names, path):
 def _title_of_confusion(counts, class_names):
     wrong = counts - np.diag(counts.diagonal())
     right, total = counts.trace(), counts.sum()
-    said = f"Blue: {right:,} of {total:,} right. "
+    said = f"Blue: {right:,} of {total:,} correct. "
     if not wrong.any():
-        return said + "No wrong answers"
+        return said + "No wrong predictions"
     k, j = np.unravel_index(wrong.argmax(), wrong.shape)
     said += f"Orange: {total - right:,} wrong,\nmost often "
     names = short(class_names[k], 16), short(class_names[j], 16)
@@ -64,16 +64,16 @@ def _title_of_confusion(counts, class_names):
 
 @names_as_they_are
 def worst(images, drawn, captions, wrong, path):
-    """Draw pictures with what the decoder makes of them, the worst first.
+    """Draw images above their reconstructions, worst predictions first.
 
-    images (n, C, H, W); drawn: the same from the strongest rival's capsule and from the right one,
-    or None without a decoder; captions: of each picture its class and its rival, two texts; wrong
-    (n,): whether the rival was the answer.
+    images (n, C, H, W). drawn: reconstructions (n, C, H, W) from the strongest rival's capsule and
+    from that of the true class, or None without a decoder. captions: two texts for each image, its
+    class and its rival. wrong (n,): whether the rival was predicted.
     """
     n, rows = len(images), [images, *(drawn or ())]
-    shape = min(max(images.shape[2] / images.shape[3], 0.4), 2.5)  # as high as it is wide: 1
+    shape = min(max(images.shape[2] / images.shape[3], 0.4), 2.5)  # height divided by width
     height = 1.2 + (0.3 + 1.1 * shape) * len(rows)
-    figure = new_figure(max(8.6, 1 + 1.2 * n), max(2.4, height))  # inches, at least for the title
+    figure = new_figure(max(8.6, 1 + 1.2 * n), max(2.4, height))  # inches; room for the title
     figure.suptitle(_title_of_worst(drawn, wrong), color=INK, fontsize=11)
     axes = figure.subplots(len(rows), n, squeeze=False)
     for k, (own, rival) in enumerate(captions):
@@ -92,11 +92,11 @@ def worst(images, drawn, captions, wrong, path):
 
 def _title_of_worst(drawn, wrong):
     if any(wrong):
-        said = "The worst answers first: above each picture its class, below the strongest rival"
-        said += ", ✗ if that was the answer."
+        said = "Worst predictions first: above each image its class, below the strongest rival"
+        said += ", ✗ if that was predicted."
     else:
-        said = "No wrong answers. The closest first: above its class, below the strongest rival."
-    return said + ("\nWhich drawing is more like the picture?" if drawn else "")
+        said = "No wrong predictions. Closest first: above its class, below the strongest rival."
+    return said + ("\nWhich drawing looks more like the image?" if drawn else "")
 
 
 def _shades(colour):

@@ -1,27 +1,27 @@
-"""Figures of couplings: where the parts of a picture lie that vote for a class."""
+"""Figures of couplings: where in an image the parts that vote for a class lie."""
 
 import numpy as np
 
 from minicaps.plotting.canvas import INK, names_as_they_are, new_figure, save
 
-SHADES = "cividis"  # light means more, in grey print too
-ROWS = 5  # iterations
+SHADES = "cividis"  # lighter means more, even in grayscale print
+ROWS = 5  # iterations drawn
 
 
 @names_as_they_are
 def couplings(path, picture, columns, entropies, most, grid):
-    """Draw where the children lie that choose a parent, iteration by iteration, a row for each.
+    """Draw where the children that choose a parent lie, one row for each iteration.
 
-    columns: [(title, maps, equal)], maps (iterations, rows, columns); entropies: of every
-    iteration, in nats, of at most `most`; grid: `minicaps.models.sizes.ChildrenGrid`. Of many
-    iterations, `ROWS` are drawn, the first and the last among them.
+    columns: list of (title, maps, equal), with maps (iterations, rows, columns). entropies: entropy
+    at each iteration in nats; most: its largest possible value. grid: a
+    `minicaps.models.sizes.ChildrenGrid`. If there are more than `ROWS` iterations, only that many
+    are drawn, including the first and the last.
     """
     drawn = np.unique(np.linspace(0, len(entropies) - 1, ROWS).round().astype(int))
     n = len(drawn)
     figure = new_figure(3.4 * len(columns) + 0.8, 2.9 * n + 0.8)
     figure.suptitle(
-        "Couplings: lighter is a larger share for that capsule.\n"
-        "Falling entropy: the children choose",
+        "Couplings: the lighter, the larger the share.\nFalling entropy: the children choose",
         color=INK,
     )
     axes = figure.subplots(n, len(columns), squeeze=False)
@@ -36,10 +36,11 @@ def couplings(path, picture, columns, entropies, most, grid):
 
 
 def show_shares(figure, axes, shares, grid, equal, *, picture, title=None, spread=0):
-    """Draw the shares (rows, columns) that children send to a parent, where they look in a picture.
+    """Draw the shares (rows, columns) that children send to a parent, at their image positions.
 
-    grid: `minicaps.models.sizes.ChildrenGrid`. equal: the share if a child sent the same to all; it
-    is the middle of the shades, which reach as far as the shares do, and `spread` at least.
+    grid: a `minicaps.models.sizes.ChildrenGrid`. equal: share if a child sent the same to every
+    parent, drawn in the middle shade. The shades extend from it as far as the shares do, and by at
+    least `spread`.
     """
     from matplotlib.colors import TwoSlopeNorm
 
@@ -58,6 +59,6 @@ def show_shares(figure, axes, shares, grid, equal, *, picture, title=None, sprea
         axes.contour(ink, [level], colors="black", linewidths=1)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=[], yticks=[])
     axes.set_aspect("equal")
-    axes.set_title(title or "Parts that vote for it: light", fontsize=10, color=INK)
+    axes.set_title(title or "Light: parts that vote for it", fontsize=10, color=INK)
     bar = figure.colorbar(image, ax=axes, shrink=0.75, format="%.2g")
     bar.set_ticks([ends[0], equal, ends[1]])

@@ -1,4 +1,4 @@
-"""Figures of a training: how it went, and what its network redraws."""
+"""Figures of a training run: learning curves and reconstructions."""
 
 from minicaps.plotting.canvas import (
     BLUE,
@@ -12,7 +12,7 @@ from minicaps.plotting.canvas import (
 
 
 def curves(history, path):
-    """Draw loss and error by epoch; history is a list of the rows of metrics.csv."""
+    """Draw the loss and error of each epoch; `history` is a list of the rows of metrics.csv."""
     from matplotlib.ticker import MaxNLocator
 
     figure = new_figure(9, 3.6)
@@ -23,11 +23,11 @@ def curves(history, path):
             continue
         style = {"color": colour, "marker": marker, "markersize": 4, "label": part}
         if part == "train":
-            style["label"] = "train, while it learns"
+            style["label"] = "train, while learning"
         loss.plot(epochs, [row[f"{part}_loss"] for row in history], **style)
         error.plot(epochs, [100 * (1 - row[f"{part}_accuracy"]) for row in history], **style)
     loss.set(title="Loss: falling means learning", ylabel="loss")
-    error.set(title="Error: the gap shows overfitting", ylabel="wrong answers, %")
+    error.set(title="Error: the gap shows overfitting", ylabel="wrong predictions, %")
     for axes in (loss, error):
         axes.set(
             xlabel="epoch", xlim=(0.5, len(epochs) + 0.5), ylim=(0, 1.05 * axes.dataLim.y1 or 1)
@@ -40,12 +40,13 @@ def curves(history, path):
 
 @names_as_they_are
 def reconstructions(images, drawn, labels, answers, path):
-    """Draw inputs above their reconstructions; images and drawn (n, C, H, W), names of classes."""
+    """Draw images above their reconstructions, both (n, C, H, W).
+
+    labels, answers: names of the true and the predicted class of each image.
+    """
     n = len(images)
-    figure = new_figure(max(6, 1 + 0.95 * n), 2.7)  # inches, at least for the title
-    figure.suptitle(
-        "Input above; below, what the decoder draws from the longest capsule", color=INK
-    )
+    figure = new_figure(max(6, 1 + 0.95 * n), 2.7)  # inches; room for the title
+    figure.suptitle("Inputs above; below, reconstructions from the longest capsule", color=INK)
     axes = figure.subplots(2, n, squeeze=False)
     for k in range(n):
         for row, picture in ((0, images[k]), (1, drawn[k])):

@@ -1,4 +1,4 @@
-"""Figures of pictures that have several classes."""
+"""Figures of multi-label images."""
 
 import numpy as np
 
@@ -13,24 +13,24 @@ from minicaps.plotting.canvas import (
     short,
 )
 
-MEMBERS = (BLUE, ORANGE, "#009E73", "#CC79A7")  # of classes that share a picture
+MEMBERS = (BLUE, ORANGE, "#009E73", "#CC79A7")  # colors of the classes in an image
 
 
 @names_as_they_are
 def members(images, drawn, labels, seen, class_names, path, *, title=None):
-    """Draw pictures of several classes, and each of the classes as redrawn on its own.
+    """Draw multi-label images, and a reconstruction of each of their classes.
 
-    images (n, C, H, W); drawn (n, P, C, H, W), what is drawn for each class of labels (n, J) in
-    their order, or None without a decoder; seen (n, J), the classes that the network answers.
-    title: what the pictures are, by default that they are redrawn.
+    images (n, C, H, W). drawn (n, P, C, H, W): reconstructions of the classes in labels (n, J), in
+    class order, or None without a decoder. seen (n, J): the predicted classes. title: replaces the
+    default title.
     """
     n, most = len(images), 0 if drawn is None else drawn.shape[1]
     names = ["picture", "all drawn", *(f"drawn {k + 1}" for k in range(most))]
     names = names[: 2 + most if most else 1]
     figure = new_figure(max(7, 1.3 + 1.2 * n), 1.3 + 1.3 * len(names))
-    titles = [title or "Several classes in a picture"]
+    titles = [title or "Several classes in an image"]
     if most:
-        titles.append("below, each is drawn again from its own capsule alone")
+        titles.append("below, each is redrawn from its own capsule alone")
     figure.suptitle(": ".join(titles), color=INK, fontsize=11)
     axes = figure.subplots(len(names), n, squeeze=False)
     for k in range(n):
@@ -45,7 +45,7 @@ def members(images, drawn, labels, seen, class_names, path, *, title=None):
 
 
 def _column(axes, rows, labels, seen, class_names):
-    """A picture of `members` with its drawings below, each with its class in its colour."""
+    """Draw an image of `members` above its reconstructions, labeled in their class colors."""
     present, answer = (
         [short(class_names[k], 12) for k in np.flatnonzero(which)] for which in (labels, seen)
     )
@@ -68,7 +68,7 @@ def _column(axes, rows, labels, seen, class_names):
 
 
 def overlaid(drawn):
-    """Pictures (P, C, H, W) laid over each other (H, W, 3), each in its colour of `MEMBERS`."""
+    """Overlay images (P, C, H, W), each in its color from `MEMBERS`; return (H, W, 3)."""
     picture = np.zeros((*drawn.shape[2:], 3))
     for k, one in enumerate(drawn.mean(axis=1)):
         colour = MEMBERS[k % len(MEMBERS)]

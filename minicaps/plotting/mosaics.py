@@ -1,4 +1,4 @@
-"""Figures of many small pictures side by side: what a capsule's numbers mean, and the kernels."""
+"""Figures of many small images side by side: the meaning of a capsule's numbers, and kernels."""
 
 import math
 
@@ -9,7 +9,7 @@ from minicaps.plotting.canvas import INK, channels_last, names_as_they_are, new_
 
 @names_as_they_are
 def sweeps(path, drawn, offsets, name):
-    """Draw what the decoder makes of a capsule when one of its numbers is moved: a row for each.
+    """Draw how the reconstruction changes as each number of a capsule is varied, one per row.
 
     drawn: (D, offsets, C, H, W).
     """
@@ -17,8 +17,8 @@ def sweeps(path, drawn, offsets, name):
     height, width = drawn.shape[3:]
     figure = new_figure(0.62 * columns + 1.2, 0.62 * height / width * rows + 1.4)
     figure.suptitle(
-        f"Capsule of {short(name)}: each row moves one of its numbers.\n"
-        "What changes along a row is what the number means",
+        f"Capsule of {short(name)}: each row varies one of its numbers.\n"
+        "What changes along a row is what that number means",
         color=INK,
     )
     axes = figure.subplots()
@@ -33,7 +33,7 @@ def sweeps(path, drawn, offsets, name):
 
 
 def kernels(path, weights):
-    """Draw the kernels (O, C, K, K) of the first convolution; three channels as colours."""
+    """Draw the kernels (O, C, K, K) of the first convolution, in color if C is 3."""
     n, columns = len(weights), min(16, len(weights))
     rows = math.ceil(n / columns)
     cells = np.ones((rows * columns, *weights.shape[1:]))
@@ -42,7 +42,7 @@ def kernels(path, weights):
     figure = new_figure(max(6, 0.55 * columns), max(2.5, 0.55 * rows * 6 / min(6, columns) + 1))
     figure.suptitle(
         "Kernels of the first convolution: a patch like one of these\n"
-        "gives a large output (white is positive, grey is zero, black is negative)",
+        "gives a large output (white is positive, gray is zero, black is negative)",
         color=INK,
     )
     axes = figure.subplots()
@@ -52,7 +52,7 @@ def kernels(path, weights):
 
 
 def _show_mosaic(axes, pictures):
-    """Show pictures (rows, columns, C, H, W) side by side, a white line between."""
+    """Show images (rows, columns, C, H, W) side by side, separated by white lines."""
     rows, columns, _, height, width = pictures.shape
     cells = [[channels_last(picture) for picture in row] for row in pictures]
     rest = cells[0][0].shape[2:]

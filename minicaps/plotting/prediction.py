@@ -1,4 +1,4 @@
-"""Figure of a prediction: what a network says of one picture."""
+"""Figure of a network's prediction for one image."""
 
 from minicaps.models.multilabel import SEEN
 from minicaps.plotting.canvas import (
@@ -13,16 +13,16 @@ from minicaps.plotting.canvas import (
 from minicaps.plotting.coupling_maps import show_shares
 
 PALE = "#B8C4CC"
-SHOWN = 30  # bars that can be read
+SHOWN = 30  # bars, as many as are readable
 
 
 @names_as_they_are
 def prediction(path, picture, ranking, score, headline, *, shares=None, drawn=None):
-    """Draw a picture (C, H, W) as the network sees it, and what the network says of it.
+    """Draw an image (C, H, W) as the network sees it, and the prediction for it.
 
-    ranking: [(name, score)], highest first; score: what it is called. shares: (map, grid, equal),
-    as in `minicaps.plotting.coupling_maps.show_shares`. drawn: what the decoder makes of the
-    answer's capsule, (C, H, W).
+    ranking: list of (name, score), highest first. score: name of the score. shares: (map, grid,
+    equal) as in `minicaps.plotting.coupling_maps.show_shares`. drawn: reconstruction (C, H, W) from
+    the capsule of the predicted class.
     """
     panels = 2 + (shares is not None) + (drawn is not None)
     bars = min(len(ranking), SHOWN)
@@ -34,12 +34,12 @@ def prediction(path, picture, ranking, score, headline, *, shares=None, drawn=No
     if shares is not None:
         show_shares(figure, next(axes), *shares, picture=picture)
     if drawn is not None:
-        _show_picture(next(axes), drawn, "Drawn from the answer's capsule")
+        _show_picture(next(axes), drawn, "Redrawn from the predicted class")
     save(figure, path)
 
 
 def _bars(axes, ranking, score):
-    """Scores from 0 to 1 as bars, the highest above."""
+    """Draw scores from 0 to 1 as bars, the highest at the top."""
     names = [short(name) for name, _ in ranking[:SHOWN]]
     values = [value for _, value in ranking[:SHOWN]]
     places = range(len(values))
@@ -52,8 +52,8 @@ def _bars(axes, ranking, score):
     axes.invert_yaxis()
     axes.axvline(SEEN, color=INK, linewidth=1, linestyle="--")
     axes.set(xlim=(0, 1), xlabel=score)
-    more = f" (the first {SHOWN} of {len(ranking)})" if len(ranking) > SHOWN else ""
-    axes.set_title(f"Above {SEEN}: seen{more}", fontsize=10, color=INK)
+    more = f" (first {SHOWN} of {len(ranking)})" if len(ranking) > SHOWN else ""
+    axes.set_title(f"Above {SEEN}: detected{more}", fontsize=10, color=INK)
 
 
 def _show_picture(axes, picture, title):

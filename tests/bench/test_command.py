@@ -1,4 +1,4 @@
-"""The benchmark reports what it measured, counts what it says, and says what it needs."""
+"""Test what `minicaps.bench` measures, counts, reports and requires."""
 
 import json
 import os
@@ -91,8 +91,8 @@ def test_without_torch_it_says_what_to_install(monkeypatch, capsys):
         (["--what", "step"], "--what"),
         (["--preset", "large"], "--preset"),
         (["--what", "routing", "--preset", "small"], "--preset has no effect with --what routing"),
-        (["--profile", "--what", "train", "routing"], "--profile shows the ops of CapsNet"),
-        (["--profile", "--against", "torch"], "--profile shows our own ops"),
+        (["--profile", "--what", "train", "routing"], "--profile shows only the ops of CapsNet"),
+        (["--profile", "--against", "torch"], "--profile shows only the ops of minicaps"),
     ],
 )
 def test_senseless_options_are_refused_before_any_work(options, reason, monkeypatch, capsys):
@@ -104,9 +104,9 @@ def test_senseless_options_are_refused_before_any_work(options, reason, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+@pytest.mark.skipif(os.name != "posix", reason="requires POSIX permissions")
 def test_a_file_without_permission_is_told_before_any_work():
-    """As an ordinary user: root may write anywhere."""
+    """Run as an ordinary user, since root may write anywhere."""
     code = """
 import os, sys
 from minicaps.bench import __main__ as bench
@@ -118,7 +118,7 @@ bench.main(["--json", sys.argv[1]])
         os.chmod(place, 0o555)
         line = [sys.executable, "-c", code, f"{place}/x.json"]
         done = subprocess.run(line, capture_output=True, text=True)
-    told = f"argument --json: cannot write '{place}/x.json': name a FILE where you may write\n"
+    told = f"argument --json: cannot write '{place}/x.json': choose a writable FILE\n"
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.endswith(told)
 
 
@@ -167,7 +167,7 @@ def test_inference_keeps_no_graph_and_evaluates():
 
 
 def test_operations_are_those_counted_by_hand():
-    """Multiplications of each layer for an image; the first has no gradient of the image."""
+    """Count multiplications per layer and image; the first layer needs no gradient of the image."""
     first = 16 * 16 * (2 * 5 * 5) * 32  # 2 channels of 20×20 pixels, 32 kernels 5×5
     others = 6 * 6 * (32 * 5 * 5) * 64  # stride 2, 64 kernels
     others += 1 * (64 * 5 * 5) * 64  # stride 2, 8 capsules of 8
@@ -190,7 +190,7 @@ def test_the_second_convolution_of_the_paper_takes_147_gflop():
 
 @pytest.mark.parametrize("train", [True, False])
 def test_the_floor_does_the_products_of_convolutions_and_no_others(train, monkeypatch):
-    monkeypatch.setattr(bench_count, "PATCHES", 10_000)  # cuts them into blocks
+    monkeypatch.setattr(bench_count, "PATCHES", 10_000)  # splits the products into blocks
     found = bench_count.convolutions(bench_count.products(small_network(1)[0], 3, train))
     assert len(found) == 3
     done = []
@@ -212,17 +212,17 @@ def test_columns_follow_from_the_times():
     assert [row["images_per_second"] for row in networks] == [200, 50]
     assert [row["gflops"] for row in networks] == pytest.approx([8, 2])
     assert [row["gflops"] for row in parts] == pytest.approx([2, 2.5])
-    # The faster products are the floor: less than it, and more than 100 %
+    # The faster products are the floor; taking less time gives more than 100 %
     assert [row["floor"] for row in networks] == pytest.approx([1.6, 0.4])
     assert [row["floor"] for row in parts] == pytest.approx([0.8, 1])
 
 
-# ---- who is timed, and how it is printed
+# ---- timing and printing
 
 
 @pytest.fixture
 def steps_that_take(monkeypatch):
-    """Make step functions that take given milliseconds, one call after the other."""
+    """Make step functions that take the given milliseconds in successive calls."""
     now = 0.0
     clock = types.SimpleNamespace(perf_counter=lambda: now)
     monkeypatch.setattr(bench_timing, "time", clock)
@@ -302,7 +302,7 @@ def test_a_row_shows_what_there_is(capsys):
 # ---- memory
 
 needs_status = pytest.mark.skipif(
-    bench_memory.process_peak() is None, reason="the system does not tell"
+    bench_memory.process_peak() is None, reason="the system does not report memory"
 )
 
 
@@ -311,7 +311,7 @@ needs_status = pytest.mark.skipif(
 def test_memory_grows_with_the_batch():
     few, many = (bench_memory.peak_memory(Case("infer", "small", n), "minicaps") for n in (8, 512))
     assert few > 0
-    assert many - few > 500 * 32 * 24 * 24 * 4  # bytes of what the first convolution gives
+    assert many - few > 500 * 32 * 24 * 24 * 4  # bytes of the first convolution's output
 
 
 @pytest.mark.slow
@@ -325,7 +325,7 @@ def test_memory_of_training_holds_what_the_backward_pass_needs():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bytes are told apart elsewhere")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="units are converted elsewhere")
 def test_the_peak_is_in_bytes():
     import resource
 
@@ -377,7 +377,7 @@ print(faults(), keep_memory(), faults())
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is about glibc's allocator")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tests the allocator of glibc")
 def test_kept_memory_is_not_paged_in_again_and_importing_keeps_none():
     run = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
     before, agreed, after = run.stdout.split()

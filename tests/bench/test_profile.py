@@ -1,4 +1,4 @@
-"""A profile is the time of every op, once, and costs nothing when there is none."""
+"""A profile counts the time of each op once, and watches nothing when it is off."""
 
 import json
 import types
@@ -16,7 +16,7 @@ from minicaps.threads import in_threads
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that ops of this test set forward."""
+    """A clock that the ops of a test advance."""
     clock = types.SimpleNamespace(now=0.0)
     time = types.SimpleNamespace(perf_counter=lambda: clock.now / 1000)
     monkeypatch.setattr(bench_profile, "time", time)
@@ -28,7 +28,7 @@ def clock(monkeypatch):
 
 
 def slow_ops(go):
-    """An op of 3 ms forward and 5 ms back, and one that calls it twice."""
+    """An op that takes 3 ms forward and 5 ms backward, and one that calls it twice."""
 
     @op
     def slow(x):
@@ -61,7 +61,7 @@ def test_the_times_of_ops_are_told_apart_and_add_up(clock):
 
     found = bench_profile.profile(step, 4)
     rows = {row["op"]: row for row in found["ops"]}
-    assert next(iter(rows)) == "slow"  # the longest first
+    assert next(iter(rows)) == "slow"  # longest first
     assert rows.keys() == {"slow", "add", "sum"}
     row = rows["slow"]
     assert (row["calls"], row["inside"]) == (2, [])

@@ -1,4 +1,4 @@
-"""Routings and layers alone: their tables say what was measured, their twins do the same."""
+"""Test benchmarks of routing and layers: tables show the measurements, and twins agree."""
 
 import json
 import statistics
@@ -17,14 +17,14 @@ TITLES = ["base", "2 × batch", "2 × children", "2 × parents", "2 × iteration
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
-    """The table and the contests of routings, in a moment."""
+    """Make the table and the contests small enough to run quickly."""
     monkeypatch.setattr(bench_routing, "BASE", {"children": 6, "parents": 3, "iterations": 2})
     monkeypatch.setattr(bench_routing, "LAYERS", ((8, 2, 3, 2), (4, 3, 2, 1)))
     monkeypatch.setattr(bench_routing, "DIGITCAPS", (9, 4, 3))
     monkeypatch.setattr(bench_timing, "PAUSE", 0)
 
 
-# ---- how they grow
+# ---- growing sizes
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def test_the_table_has_every_routing_at_every_size(tmp_path, capsys):
 
 
 def test_the_table_says_what_was_measured(tmp_path, capsys, monkeypatch):
-    """A routing that takes B·I·J·r milliseconds and B·I·J·r KiB."""
+    """Test with a routing that takes B·I·J·r milliseconds and B·I·J·r KiB."""
     now = 0.0
 
     def slow(votes, *, iterations):
@@ -71,7 +71,7 @@ def test_the_table_says_what_was_measured(tmp_path, capsys, monkeypatch):
     assert bench.main(["--what", "routing", "--batch", "1", "--json", str(file)]) == 0
     base, *twice = json.loads(file.read_text())["routings"][0]["table"]
     assert base["median"] == pytest.approx(36) and base["time_ratio"] == 1
-    assert 36 <= 1024 * base["mebibytes"] < 48  # its own temporaries too
+    assert 36 <= 1024 * base["mebibytes"] < 48  # including its temporaries
     assert [row["size"] for row in twice] == TITLES[1:]
     for row in twice:
         assert row["median"] == pytest.approx(72) and row["time_ratio"] == pytest.approx(2)
@@ -94,7 +94,7 @@ def test_a_size_means_what_it_says(name):
 @pytest.mark.filterwarnings("ignore:.* rounds did not find:RuntimeWarning")
 @pytest.mark.parametrize("name", bench_routing.ROUTINGS)
 def test_memory_of_routing_grows_linearly(name):
-    """Beyond the votes and their gradient; iterations that are not kept need none."""
+    """Measure beyond the votes and their gradient; iterations not kept need no memory."""
     base = {"batch": 16, "children": 256, "parents": 16, "iterations": 3}
 
     def peak(**changed):
@@ -106,11 +106,11 @@ def test_memory_of_routing_grows_linearly(name):
         assert peak(**{key: 2 * value}) < most * least, key
 
 
-# ---- beside PyTorch
+# ---- against PyTorch
 
 
 def test_a_layer_and_its_arrays_are_the_same():
-    """Tasks of layers differentiate the layer's own parameters, the weights first."""
+    """Tasks of layers differentiate by the layer's own parameters, weights first."""
     for make, arguments in (
         (bench_tasks.dense_task, (2, 9, 4, 3)),
         (bench_tasks.conv_task, (2, 7, 2, 3, 2)),
@@ -121,7 +121,7 @@ def test_a_layer_and_its_arrays_are_the_same():
         assert task.arrays[0] is task.layer.weight.data
         assert [g.shape for g in gradients] == [a.shape for a in task.arrays]
         assert gradients[0] is task.layer.weight.grad
-        assert task.step()[0] == pytest.approx(value)  # nothing is left over from a step
+        assert task.step()[0] == pytest.approx(value)  # no gradient is left over from a step
 
 
 def test_a_twin_of_routing_has_its_value_and_gradients():

@@ -1,4 +1,4 @@
-"""PyTorch twins do what minicaps does, and are reported beside it."""
+"""PyTorch twins compute the same as minicaps, and are reported next to it."""
 
 import json
 import statistics
@@ -73,11 +73,11 @@ def compiler():
     try:
         get_cpp_compiler()
     except RuntimeError:
-        pytest.skip("torch.compile needs a C++ compiler, and there is none")
+        pytest.skip("torch.compile needs a C++ compiler, but none was found")
 
 
 def test_compiled_twins_compute_the_same(compiler):
-    """What compiling promises; the step that compiles has trained already."""
+    """Test compiled against eager twins; the step that compiles also trains."""
     material = network("small", 20)
     name = "torch, channels last, matmul"
     train = Case("train", "small", 4)
@@ -97,7 +97,7 @@ def test_compiled_twins_compute_the_same(compiler):
 
 @pytest.fixture
 def report(tmp_path, monkeypatch, capsys):
-    """Run the command on a small case; return what it wrote and what it printed."""
+    """Run the command on a small case; return its JSON report and its output."""
     monkeypatch.setattr(bench_timing, "PAUSE", 0)
     file = tmp_path / "bench.json"
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_compiled_is_left_out_and_the_reason_told(report, monkeyp
     assert not any("mebibytes" in row for row in case["results"])
 
 
-@pytest.mark.skipif(bench_memory.process_peak() is None, reason="the system does not tell")
+@pytest.mark.skipif(bench_memory.process_peak() is None, reason="the system does not report memory")
 def test_memory_of_a_twin_is_measured_in_the_same_way():
     peak = bench_memory.peak_memory(Case("infer", "small", 1024), "torch, popular")
-    assert peak > 1024 * 32 * 24 * 24 * 4  # bytes of what the first convolution gives
+    assert peak > 1024 * 32 * 24 * 24 * 4  # bytes of the first convolution's output

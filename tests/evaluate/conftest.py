@@ -1,4 +1,4 @@
-"""What is evaluated are tiny runs; drawing is optional."""
+"""Fixtures for evaluations: tiny runs, optionally without drawing."""
 
 import pytest
 
@@ -13,6 +13,6 @@ def every_run_is_tiny(tiny):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """No drawing, which takes most of the time; the files hold nothing."""
+    """Write empty files instead of drawing, which takes most of the time."""
     for name in ("confusion", "worst"):
         monkeypatch.setattr(plotting, name, lambda *arguments: write_json(arguments[-1], None))

@@ -1,4 +1,4 @@
-"""`minicaps.evaluate`: what it counts, writes and prints, for every network."""
+"""Tests of what `minicaps.evaluate` counts, writes and prints, for every network."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def test_the_test_figures_of_the_training_come_out_again():
 @pytest.mark.usefixtures("undrawn")
 def test_counts_are_those_of_an_independent_reference():
     folder = run("--epochs", "3")
-    found = measured(folder, "--batch-size", "7")  # the last batch has 2
+    found = measured(folder, "--batch-size", "7")  # the last batch has 2 images
     test = load("strokes").test
     with no_grad():
         model = load_model(folder / "best.npz", CPU).eval()
@@ -90,7 +90,7 @@ def test_every_network_is_measured_as_it_was_when_trained(name, request, capsys)
         request.getfixturevalue("specks")
     folder = run("--model", name, "--limit", "12")
     found, trained = measured(folder, "--batch-size", "16"), summary(folder)
-    assert f"\n{SCORES[name]}: of the right class, the mean" in capsys.readouterr().out
+    assert f"\n{SCORES[name]}: mean for the correct class" in capsys.readouterr().out
     assert (found["right"], found["samples"]) == (trained["test_right"], 30)
     assert found["loss"] == pytest.approx(trained["test_loss"], rel=1e-4)
 
@@ -117,7 +117,7 @@ def test_parts_are_those_of_the_training():
         assert found["samples"] == len(split) and found["part"] == part
         have = predictions(folder / "evaluation")
         assert [k for k, _ in have.values()] == [str(k) for k in split.labels]
-        for name in have:  # numbers in the training data, before validation was cut from it
+        for name in have:  # indices in the training data, before validation was split off
             assert whole.train.images[int(name)] in split.images
     row = saved(folder)[1]["progress"]["history"][0]
     assert measured(folder, "--part", "validation")["accuracy"] == row["validation_accuracy"]
@@ -132,7 +132,7 @@ def test_what_is_printed_and_written(capsys):
     low, high = found["accuracy_interval_95"]
     right, wrong = found["right"], found["wrong"]
     assert (
-        f"Accuracy {right / 30:.2%} ({right} of 30 pictures), 95% interval {low:.2%} to {high:.2%}"
+        f"Accuracy {right / 30:.2%} ({right} of 30 images), 95% interval {low:.2%} to {high:.2%}"
         f"\nError {wrong / 30:.2%} ({wrong} wrong), margin loss {found['loss']:.4f}\n" in said
     )
     for row in found["classes"]:
@@ -140,7 +140,7 @@ def test_what_is_printed_and_written(capsys):
     k, j, count = metrics.most_confused(np.array(found["confusion"]), 1)[0]
     assert f"confusions:\n  {k} taken for {j}: {count} of " in said
     never = [row["name"] for row in found["classes"] if row["pictures"] and not row["answered"]]
-    assert (f"Never the answer: {', '.join(never)}\n" in said) == bool(never)
+    assert (f"Never predicted: {', '.join(never)}\n" in said) == bool(never)
     for name in ("confusion.png", "worst.png"):
         assert matplotlib.image.imread(folder / "evaluation" / name).std() > 0.05
     measured(folder, "--quiet")
@@ -184,7 +184,8 @@ def test_an_evaluation_takes_the_place_of_an_older_one_only(capsys):
         evaluate.main([str(folder), "--out", "notes"])
     assert stopped.value.code == 2
     assert (
-        "notes exists, and no evaluation made it: choose another --out" in capsys.readouterr().err
+        "notes exists but was not created by an evaluation: choose another --out"
+        in capsys.readouterr().err
     )
     assert json.loads((notes / "evaluation.json").read_text()) == {"mine": 1}
 

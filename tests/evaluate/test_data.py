@@ -1,4 +1,4 @@
-"""`minicaps.evaluate` on pictures of one's own: the part that was split off, and other data."""
+"""Tests of `minicaps.evaluate` on custom data: the test set that was split off, and other data."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def split_of(folder):
     return json.loads((folder / "split.json").read_text())
 
 
-# ---- the run's own
+# ---- the run's own data
 
 
 def test_each_part_is_what_split_json_names(trained, pets):
@@ -59,27 +59,25 @@ def test_new_pictures_do_not_change_which_are_for_testing(pets, capsys):
     before = measured(limited)
     capsys.readouterr()
     assert measured(limited)["confusion"] == before["confusion"]
-    assert (
-        "new since the training, and not counted: 1\n" in capsys.readouterr().out
-    )  # none left out
+    assert "since training are ignored: 1\n" in capsys.readouterr().out  # not left out by --limit
     write(pets / "cat/new.png", noise(7, *SIZE, 3))
     assert measured(limited)["confusion"] == before["confusion"]
-    assert "new since the training, and not counted: 2\n" in capsys.readouterr().out
+    assert "since training are ignored: 2\n" in capsys.readouterr().out
     edit(limited / "best.npz", lambda meta: meta["options"].update(limit=11))
     measured(limited)
-    assert "new since" not in capsys.readouterr().out  # or left out by --limit: none can tell
+    assert "are ignored" not in capsys.readouterr().out  # perhaps left out by --limit
 
 
 def test_pictures_that_are_gone_are_told(trained, pets, capsys):
     first = split_of(trained)["test"][0]
     (pets / first).unlink()
     said = refusal(capsys, trained)
-    assert f"1 of the 3 test pictures that {trained}/split.json names are not in {pets}" in said
-    assert first in said and "put them back, or evaluate all pictures of another --data" in said
+    assert f"1 of the 3 test images listed in {trained}/split.json are not in {pets}" in said
+    assert first in said and "restore them, or evaluate other data with --data" in said
     measured(trained, "--part", "validation")
     shutil.rmtree(pets)
     said = refusal(capsys, trained)
-    assert f"{pets} is gone, on which this run was trained" in said
+    assert f"{pets} no longer exists, but this run was trained on it" in said
 
 
 def test_pictures_that_changed_are_told(trained, pets, capsys):
@@ -88,7 +86,7 @@ def test_pictures_that_changed_are_told(trained, pets, capsys):
     assert not chosen(trained).notes
     write(pets / split_of(trained)["test"][0], noise(99, *SIZE, 3))
     (note,) = chosen(trained).notes
-    assert "have changed since the training" in note
+    assert "have changed since training" in note
 
 
 def test_data_that_moved_are_the_same(trained, pets, tmp_path, capsys):
@@ -105,7 +103,9 @@ def test_data_that_moved_and_count_as_a_whole_are_told(pets, tmp_path, capsys):
     pets.rename(tmp_path / "moved")
     assert measured(trained, "--data", "moved")["samples"] == 15
     said = capsys.readouterr().out
-    assert "called like those that the run learned: if they are the same, use --part test" in said
+    assert (
+        "the same names as the run's own data: if they are the same images, use --part test" in said
+    )
 
 
 def test_the_same_data_by_another_path_are_the_run_s_own(trained, tmp_path):
@@ -123,7 +123,7 @@ def test_without_split_json_the_seed_splits(trained, capsys):
     measured(trained)
     assert "has no split.json" in capsys.readouterr().out
     (trained / "split.json").write_text("{}")
-    assert f"{trained}/split.json, which says what the run learned, is damaged" in refusal(
+    assert f"{trained}/split.json, which lists the images of each part, is damaged" in refusal(
         capsys, trained
     )
 
@@ -131,18 +131,18 @@ def test_without_split_json_the_seed_splits(trained, capsys):
 def test_without_split_json_changed_data_are_refused(trained, pets, capsys):
     (trained / "split.json").unlink()
     shutil.rmtree(pets / "eel")
-    assert "cannot be split as for" in refusal(capsys, trained)  # 9 pictures for --limit 12
+    assert "cannot be split as it was for" in refusal(capsys, trained)  # 9 images for --limit 12
     folder_of(pets, {"fox": 6})
-    assert "it is not the same data" in refusal(capsys, trained)
+    assert "restore the original data" in refusal(capsys, trained)
 
 
 @pytest.mark.slow
 def test_no_validation(pets, capsys):
     trained = run("--data", "pets", "--limit", "12", "--validation", "0")
     said = refusal(capsys, trained, "--part", "validation", code=2)
-    assert "was trained without validation: there is no such part" in said
+    assert "was trained without a validation set: choose another --part" in said
     strokes = run("--validation", "0", out="strokes")
-    assert "without validation" in refusal(capsys, strokes, "--part", "validation", code=2)
+    assert "without a validation set" in refusal(capsys, strokes, "--part", "validation", code=2)
 
 
 def test_idx_and_npz_of_the_run(tmp_path):
@@ -159,7 +159,7 @@ def test_idx_and_npz_of_the_run(tmp_path):
 
 
 def test_classes_are_matched_by_name(trained, tmp_path):
-    """As folders, in another order, and one alone."""
+    """Test class folders in another order, and a single one."""
     root = folder_of(tmp_path / "new", {"eel": 2, "cat": 3}, start=50)
     found = chosen(trained, source=str(root))
     assert found.part == "all" and len(found.split) == 5
@@ -191,7 +191,7 @@ def test_unknown_classes_are_refused_with_both_lists(trained, tmp_path, capsys):
 
 
 def test_pictures_are_fitted_to_the_network(trained, tmp_path):
-    """Of mixed sizes, grey for a network that knows colours."""
+    """Test images of mixed sizes, in grayscale, for a network trained in color."""
     write(tmp_path / "new/cat/grey.png", noise(0, 50, 20))
     write(tmp_path / "new/cat/large.png", noise(1, 99, 300, 3))
     found = chosen(trained, source="new").split
@@ -212,7 +212,7 @@ def test_colours_become_grey_for_a_grey_network(tmp_path):
 
 
 def test_inverted_pictures_have_dark_edges(tmp_path, capsys):
-    """Ink on paper becomes light in the dark before it is letter-boxed, in folders and arrays."""
+    """Ink on paper is inverted before it is letterboxed, in folders and in arrays."""
     trained = run()
     paper = np.full((20, 40), 255, np.uint8)
     paper[8:12, 10:30] = 0
@@ -225,7 +225,7 @@ def test_inverted_pictures_have_dark_edges(tmp_path, capsys):
         assert chosen(trained, source=source).split.images[0, 0, 14, 0] == 1
     assert measured(trained, "--data", "new", "--invert")["inverted"] is True
     said = refusal(capsys, trained, "--invert", code=2)
-    assert "--invert is for another --data" in said
+    assert "--invert applies only to data other than the run's own" in said
 
 
 @pytest.mark.slow
@@ -249,19 +249,19 @@ def test_another_named_data_set_counts_as_a_whole_or_by_part(tmp_path, monkeypat
 def test_what_does_not_fit_together(trained, tmp_path, capsys):
     root = folder_of(tmp_path / "new", {"cat": 1})
     for arguments, part in (
-        (["--data-dir", "."], "is not searched: leave --data-dir out"),
-        (["--data", root, "--data-dir", "."], "is not searched: leave --data-dir out"),
+        (["--data-dir", "."], "--data-dir has no effect on"),
+        (["--data", root, "--data-dir", "."], "--data-dir has no effect on"),
         (["--data", "nowhere"], "must be an existing path or one of strokes"),
         (["--part", "all"], "invalid choice"),
         (["--batch-size", "0"], "must be a whole number of at least 1"),
-        (["--data", root, "--out", root / "x"], "lies in the data: choose another --out"),
-        (["--data", root, "--out", root], "lies in the data: choose another --out"),
+        (["--data", root, "--out", root / "x"], "is inside the data folder: choose another --out"),
+        (["--data", root, "--out", root], "is inside the data folder: choose another --out"),
     ):
         assert part in refusal(capsys, trained, *arguments, code=2)
     assert [path.name for path in root.iterdir()] == ["cat"]
     said = refusal(capsys, trained, "--data", root, "--part", "test")
-    assert "names are not in" in said
+    assert "are not in" in said
     lone = tmp_path / "lone.npz"
     shutil.copy(trained / "best.npz", lone)
     said = refusal(capsys, lone, "--data", root, "--part", "test", code=2)
-    assert "is not divided: leave --part out" in said
+    assert "is not divided into parts: leave --part out" in said

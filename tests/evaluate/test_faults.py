@@ -1,4 +1,4 @@
-"""`minicaps.evaluate` in bad hands: wrong runs, damaged files, places that are full, odd names."""
+"""Tests of `minicaps.evaluate` on faults: wrong runs, damaged files, full disks, odd names."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_what_is_no_run(capsys, tmp_path):
     ):
         said = refusal(capsys, path)
         assert part in said and len(said.splitlines()) == 1
-        assert "allow_pickle" not in said  # NumPy's advice: it could run code
+        assert "allow_pickle" not in said  # NumPy's advice, which could run code
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_what_is_no_run(capsys, tmp_path):
     thinned_rows(
         [
             (lambda m: m["options"].pop("seed"), "this version of minicaps: KeyError('seed')"),
-            (lambda m: m["options"].update(seed="x"), "cannot be split as for"),
-            (lambda m: m["options"].update(seed=-1), "cannot be split as for"),
-            (lambda m: m["options"].update(data="gone"), "gone is gone, on which this run was"),
+            (lambda m: m["options"].update(seed="x"), "cannot be split as it was for"),
+            (lambda m: m["options"].update(seed=-1), "cannot be split as it was for"),
+            (lambda m: m["options"].update(data="gone"), "gone no longer exists, but this run was"),
             (lambda m: m["options"].update(data=3), "does not fit this version of minicaps"),
             (lambda m: m.update(options=[]), "does not fit this version of minicaps"),
             (lambda m: m["options"].update(loss="hinge"), "unknown loss 'hinge'"),
@@ -77,7 +77,7 @@ def test_what_is_no_run(capsys, tmp_path):
             (lambda m: m["preprocessing"].update(class_names=["a"]), "1 names for 10 classes"),
             (
                 lambda m: m["preprocessing"].update(class_names=list("abcdefghij")),
-                "not the same data",
+                "restore the original data",
             ),
             (lambda m: m.pop("preprocessing"), "lacks preprocessing"),
             (lambda m: m["model"].update(classes=11), "contains no model that can be built"),
@@ -126,9 +126,9 @@ def test_too_little_memory(monkeypatch, capsys):
     assert "there is not enough memory: try a smaller --batch-size" in refusal(capsys, folder)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+@pytest.mark.skipif(os.name != "posix", reason="requires POSIX permissions")
 def test_an_ordinary_user_may_not_write(capsys):
-    with tempfile.TemporaryDirectory() as place:  # not below a folder that only root can enter
+    with tempfile.TemporaryDirectory() as place:  # not inside a folder that only root can enter
         os.chmod(place, 0o755)
         folder = run(out=f"{place}/run")
         os.chmod(folder, 0o555)
@@ -153,7 +153,7 @@ def test_where_the_results_cannot_go(capsys):
         )
     assert Path("file").read_text() == "mine"
     said = refusal(capsys, folder, "--out", folder, code=2)
-    assert "run exists, and no evaluation made it" in said
+    assert "run exists but was not created by an evaluation" in said
     said = refusal(capsys, folder, "--out", "x" * 300)
     assert "File name too long" in said
 
@@ -181,7 +181,7 @@ def test_a_full_disk_leaves_the_last_results(monkeypatch, capsys, name):
 
 @pytest.mark.slow
 def test_odd_names_are_written_as_they_are(tmp_path, capsys):
-    """Formulas, commas, quotes, letters that the font lacks; bytes that are no text."""
+    """Test formulas, commas, quotes, letters that the font lacks, and bytes that are not text."""
     names = ["$x_1$", 'a, "b"', "鸟", "n" * 90]
     root = folder_of(tmp_path / "odd", dict.fromkeys(names, 4))
     first = root / "$x_1$/0.png"
@@ -236,7 +236,7 @@ def test_one_picture_right_or_wrong(tmp_path):
 def test_closed_and_broken_pipes(tmp_path):
     folder = run()
     process = started(IN_PROCESS, folder, "--part", "validation")
-    process.stdout.close()  # as `| head -0` does
+    process.stdout.close()  # as with `| head -0`
     process.wait(timeout=600)
     assert "Traceback" not in (said := process.stderr.read()) and "Exception ignored" not in said
     process.stderr.close()

@@ -1,4 +1,4 @@
-"""Counts and rates, beside values by hand and scikit-learn's."""
+"""Test counts and rates against values computed by hand and by scikit-learn."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,13 @@ from minicaps.evaluate import metrics
 
 NAMES = ("cat", "dog", "eel", "fox")
 LABELS = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 2])
-ANSWERS = np.array([0, 1, 1, 1, 0, 2, 2, 2, 1, 2])  # no fox, and never the answer
+ANSWERS = np.array([0, 1, 1, 1, 0, 2, 2, 2, 1, 2])  # the fox is neither present nor predicted
 
 
 @pytest.mark.parametrize(
     ("right", "samples", "low", "high"),
     [
-        # Brown, Cai and DasGupta's formula by hand: 8 of 10 is (0.8 + 0.19207 ± 0.31362)/1.38415
+        # By the formula of Brown, Cai and DasGupta, 8 of 10 gives (0.8 + 0.19207 ± 0.31362)/1.38415
         (8, 10, 0.49016, 0.94332),
         (0, 1, 0, 0.79345),  # z²/(1 + z²)
         (1, 1, 0.20655, 1),
@@ -36,7 +36,7 @@ def test_wilson_holds_the_rates_from_which_the_count_is_z_deviations_away():
 
 @pytest.mark.parametrize(("right", "samples"), [(0, 0), (3, 2), (-1, 2)])
 def test_wilson_refuses_what_is_no_rate(right, samples):
-    with pytest.raises(ValueError, match=f"{right} of {samples} is no rate"):
+    with pytest.raises(ValueError, match=f"{right} of {samples} is not a rate"):
         metrics.wilson(right, samples)
 
 
@@ -70,18 +70,18 @@ def test_class_table_is_scikit_learns():
 def test_the_most_frequent_confusions_come_first():
     confusion = np.array([[9, 0, 3], [5, 9, 3], [0, 1, 9]])
     assert metrics.most_confused(confusion, 3) == [(1, 0, 5), (0, 2, 3), (1, 2, 3)]
-    assert metrics.most_confused(confusion, 9)[3:] == [(2, 1, 1)]  # none that did not happen
+    assert metrics.most_confused(confusion, 9)[3:] == [(2, 1, 1)]  # no kind with count 0
     assert metrics.most_confused(np.diag([3, 4]), 5) == []
 
 
 def test_rivals_and_the_worst_by_hand():
     activations = np.array(
         [
-            [0.9, 0.1, 0.2],  # class 0: right, by far
-            [0.6, 0.5, 0.1],  # class 1: wrong, by 0.1
-            [0.1, 0.9, 0.2],  # class 2: wrong, by 0.7
-            [0.3, 0.1, 0.4],  # class 2: right, by 0.1
-            [0.5, 0.5, 0.1],  # class 1: as strong as the answer 0, and wrong
+            [0.9, 0.1, 0.2],  # class 0: correct by far
+            [0.6, 0.5, 0.1],  # class 1: wrong by 0.1
+            [0.1, 0.9, 0.2],  # class 2: wrong by 0.7
+            [0.3, 0.1, 0.4],  # class 2: correct by 0.1
+            [0.5, 0.5, 0.1],  # class 1: ties with the prediction 0, so wrong
         ],
         np.float32,
     )
@@ -91,12 +91,12 @@ def test_rivals_and_the_worst_by_hand():
     np.testing.assert_allclose(ahead, [0.7, -0.1, -0.7, 0.1, 0], atol=1e-7)
     assert metrics.worst(activations, labels, 10).tolist() == [2, 1, 4, 3, 0]
     assert metrics.worst(activations, labels, 2).tolist() == [2, 1]
-    assert activations[0, 0] == np.float32(0.9)  # the argument is as it was
+    assert activations[0, 0] == np.float32(0.9)  # the argument is unchanged
 
 
 def test_where_the_answer_is_wrong_it_is_the_rival():
     random = np.random.default_rng(0)
-    activations = random.integers(0, 3, (500, 4)).astype(np.float64)  # with many equal ones
+    activations = random.integers(0, 3, (500, 4)).astype(np.float64)  # with many ties
     labels = random.integers(0, 4, 500)
     answers = activations.argmax(axis=1)
     wrong = answers != labels

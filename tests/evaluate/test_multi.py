@@ -1,4 +1,4 @@
-"""Evaluation where a picture may have any number of classes: counts from hand and scikit-learn."""
+"""Test multi-label evaluation against counts computed by hand and by scikit-learn."""
 
 import csv
 from pathlib import Path
@@ -22,7 +22,7 @@ FILES = ["classes.csv", "evaluation.json", "predictions.csv", "worst.png"]
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch, tiny):
-    """Nothing is drawn, but a file is there."""
+    """Write an empty file instead of drawing."""
     monkeypatch.setattr(plotting, "members", lambda *given, **_: Path(given[-1]).touch())
 
 
@@ -41,10 +41,10 @@ def test_sets_and_largest_by_hand():
     labels = [[1, 0, 1], [1, 0, 0], [0, 1, 1], [0, 0, 0], [0, 0, 0]]
     activations = np.array(
         [
-            [0.9, 0.1, 0.6],  # both right
-            [0.4, 0.2, 0.1],  # the largest is right, but not seen
-            [0.8, 0.7, 0.6],  # one too many, and not among the largest two
-            [0.1, 0.1, 0.1],  # nothing there, nothing seen
+            [0.9, 0.1, 0.6],  # both correct
+            [0.4, 0.2, 0.1],  # the largest is correct, but below the threshold
+            [0.8, 0.7, 0.6],  # one class too many, and the largest two are wrong
+            [0.1, 0.1, 0.1],  # no class present, none predicted
             [0.1, 0.6, 0.1],
         ]
     )
@@ -70,7 +70,7 @@ def test_rates_are_those_of_scikit_learn(logits):
     activations = np.clip(labels * 0.3 + random.random((200, 3)) * 0.7, 0, 1)
     scores = activations - 0.5 if logits else activations
     found = Evaluation(a_network(logits), split_of(labels), scores).measure()
-    said = f"whose {'logit is above 0' if logits else 'length is above 0.5'}"
+    said = f"those whose {'logit is above 0' if logits else 'length is above 0.5'}"
     assert report(found)[0].endswith(said)
     answers = (activations > 0.5).astype(int)
     assert found["accuracy"] == accuracy_score(labels, answers)
@@ -138,7 +138,7 @@ def test_the_test_figures_are_those_of_the_training(capsys):
     assert found["loss"] == pytest.approx(trained["test_loss"], rel=1e-5)
     said = capsys.readouterr().out
     assert "Note: each image is composed of 3 images of different classes (overlap)" in said
-    assert "Largest right" in said and "3 classes in a picture" in said
+    assert "Top k correct" in said and "images with 3 classes" in said
 
 
 def save(path, n=40, names=NAMES[:2], columns=2):
@@ -181,7 +181,7 @@ def test_composed_pictures_of_ones_own(tmp_path, capsys):
     folder = run("--data", str(tmp_path / "x.npz"), "--limit", "30", "--compose", "2")
     assert measured(folder)["samples"] == 12
     np.savez(tmp_path / "x.npz", images=images[:50], labels=labels[:50])
-    assert "put them back" in refusal(capsys, folder)
+    assert "restore them" in refusal(capsys, folder)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The pictures of an evaluation: any number of classes and pictures, with nothing cut off."""
+"""Test the figures of an evaluation: any number of classes and images, with nothing cut off."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("classes", thinned([2, 10, 24, 25, 100], 2))
 def test_confusion_shows_right_answers_and_wrong_ones(tmp_path, classes):
     counts = np.diag(np.full(classes, 50))
-    counts[-1] = np.roll(counts[-1], 1)  # the last class is taken for the first
+    counts[-1] = np.roll(counts[-1], 1)  # the last class is predicted as the first
     names = [f"the class with the number {k}" for k in range(classes)]
     plotting.confusion(counts, names, tmp_path / "c.png")
     picture = pixels(tmp_path / "c.png")
@@ -23,7 +23,7 @@ def test_confusion_shows_right_answers_and_wrong_ones(tmp_path, classes):
 
 @pytest.mark.slow
 def test_letters_come_from_an_installed_font_that_has_them(tmp_path, monkeypatch):
-    """A letter of a font that Matplotlib brings stands for those of fonts that a system has."""
+    """Test with a font bundled with Matplotlib in place of a system font."""
     names = ["a", "\N{COMBINING ENCLOSING CIRCLE}"]
     with pytest.raises(UserWarning, match="missing from font"):
         plotting.confusion(np.diag([5, 5]), names, tmp_path / "boxes.png")
@@ -48,7 +48,7 @@ def test_one_wrong_answer_of_a_thousand_can_be_seen(tmp_path):
     counts[0, 2] = 1
     plotting.confusion(counts, names, tmp_path / "one.png")
     changed = abs(pixels(tmp_path / "one.png") - pixels(tmp_path / "none.png")).max(axis=-1)
-    assert (changed[: len(changed) // 2] > 0.01).sum() > 5000  # a cell, and the title
+    assert (changed[: len(changed) // 2] > 0.01).sum() > 5000  # a cell and the title
 
 
 def test_confusion_without_a_picture_of_some_class_and_with_large_counts(tmp_path):
@@ -75,7 +75,7 @@ def test_worst(tmp_path, shape, number, wrong, decoder):
     marked = np.arange(number) < wrong
     plotting.worst(images, drawn if decoder else None, captions, marked, tmp_path / "w.png")
     picture = pixels(tmp_path / "w.png")
-    if shape[0] == 1:  # no colours but those of the text
+    if shape[0] == 1:  # only the text is colored
         assert contains(picture, canvas.ORANGE) == bool(wrong)
 
 

@@ -1,4 +1,4 @@
-"""The figures of predict and plot: any grid, any number of classes, names as they are."""
+"""Test the figures of predict and plot: any grid, any number of classes, literal names."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_a_prediction(tmp_path, channels, classes):
         picture,
         ranking(classes),
         "length",
-        "Answer: $7",
+        "Prediction: $7",
         shares=(shares, GRID, 1 / classes),
         drawn=picture,
     )
@@ -59,11 +59,11 @@ def test_couplings(tmp_path, iterations, columns):
         2.3,
         GRID,
     )
-    assert pixels(path).shape[0] < 5 * 2.9 * 120 + 150  # many iterations: some of them
+    assert pixels(path).shape[0] < 5 * 2.9 * 120 + 150  # only some of many iterations
 
 
 def test_equal_couplings_are_grey_and_a_larger_share_is_lighter(tmp_path):
-    """In grey print too: the luminance of the colours rises with the share."""
+    """This holds in grayscale print too: the luminance of the colors rises with the share."""
     from matplotlib import colormaps
 
     colours = colormaps[SHADES](np.linspace(0, 1, 50))[:, :3]

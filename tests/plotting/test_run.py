@@ -1,4 +1,4 @@
-"""The pictures of a run: any history and any pictures, without warnings, with nothing cut off."""
+"""Test the figures of a run: any history and any images, no warnings, and nothing cut off."""
 
 import numpy as np
 import pytest
@@ -23,9 +23,9 @@ def test_curves(tmp_path, epochs, accuracy):
         path = tmp_path / f"{validation}.png"
         rows = [row(k + 1, accuracy, validation) for k in range(epochs)]
         plotting.curves(rows, path)
-        # equal curves: what is drawn last covers the other
+        # of equal curves, the last one covers the other
         assert contains(pixels(path), canvas.ORANGE) == validation
-        assert contains(pixels(path), canvas.BLUE)  # in the legend at least
+        assert contains(pixels(path), canvas.BLUE)  # at least in the legend
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ def test_reconstructions(tmp_path, channels, classes):
     names = [chr(ord("a") + k) for k in range(classes)]
     plotting.reconstructions(images, drawn, names, names, tmp_path / "right.png")
     plotting.reconstructions(images, drawn, names, ["?", *names[1:]], tmp_path / "wrong.png")
-    if channels < 3:  # no colours but those of the text
+    if channels < 3:  # only the text is colored
         assert not contains(pixels(tmp_path / "right.png"), canvas.ORANGE)
     assert contains(pixels(tmp_path / "wrong.png"), canvas.ORANGE)

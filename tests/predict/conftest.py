@@ -1,4 +1,4 @@
-"""What is predicted or drawn is of tiny runs."""
+"""Fixture that makes every run of these tests tiny."""
 
 import pytest
 

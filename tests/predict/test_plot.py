@@ -1,4 +1,4 @@
-"""`python -m minicaps.plot`: which figures are drawn of which run, of what, and its faults."""
+"""Tests of `python -m minicaps.plot`: the figures of each run, their contents, and faults."""
 
 import os
 import signal
@@ -18,12 +18,14 @@ from minicaps.models import inspection
 from minicaps.runs.run import dataset, open_run
 
 ALL = ["curves", "reconstructions", "confusion", "couplings", "sweeps", "kernels"]
-PLAIN = {name: getattr(plotting, name) for name in ("curves", "reconstructions")}  # tiny stubs them
+PLAIN = {
+    name: getattr(plotting, name) for name in ("curves", "reconstructions")
+}  # replaced by tiny
 
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Collect what is drawn: {name: (arguments, keywords)}; nothing is written."""
+    """Collect the drawing calls as {name: (arguments, keywords)}; write nothing."""
     calls = {}
     for name in ALL:
         monkeypatch.setattr(
@@ -33,7 +35,7 @@ def drawn(monkeypatch):
 
 
 def draw(capsys, *line, code=0):
-    """Run the command; return the lines that it printed, and what it said of faults."""
+    """Run the command; return the lines printed and the text on standard error."""
     said = said_by(capsys, plot.main, *line, "--device", "cpu", code=code)
     return said.out.splitlines(), said.err
 
@@ -73,7 +75,7 @@ def test_all_figures_that_a_network_has(options, capsys, monkeypatch):
 
 def test_only_what_is_named_once(capsys, drawn):
     trained = run()
-    drawn.clear()  # what training drew
+    drawn.clear()  # discard the figures of training
     lines, _ = draw(capsys, trained, "kernels", "couplings", "kernels", "--out", "here")
     assert lines == ["here/kernels.png", "here/couplings.png"]
     assert drawn.keys() == {"kernels", "couplings"}
@@ -91,7 +93,7 @@ def test_couplings_and_sweeps_are_of_the_chosen_picture(capsys, drawn):
         np.testing.assert_array_equal(picture, test.images[index])
         view = inspection.view(model, picture)
         assert [title for title, *_ in columns] == [
-            f"answer: {view.ranking[0]}",
+            f"predicted: {view.ranking[0]}",
             f"second: {view.ranking[1]}",
         ]
         np.testing.assert_allclose(
@@ -150,13 +152,13 @@ def test_pictures_of_several_classes(capsys, drawn, monkeypatch):
     drawn.clear()
     monkeypatch.setattr(plotting, "members", lambda *args: drawn.update(members=args))
     lines, _ = draw(capsys, trained, "--class", "3")
-    assert "no confusion: a picture may have several classes: see minicaps.evaluate" in lines
+    assert "no confusion: this network is multi-label: use minicaps.evaluate" in lines
     labels = drawn["members"][2]
     assert (labels.sum(axis=1) == 2).all()
     shown = dataset(open_run(trained, choose_device("cpu")), test_only=True).test
     first = shown.take(np.flatnonzero(shown.labels[:, 3])[:1])
     np.testing.assert_array_equal(drawn["couplings"][0][1], first.images[0])
-    assert first.labels[0, int(drawn["sweeps"][0][3])] == 1  # a class that is there
+    assert first.labels[0, int(drawn["sweeps"][0][3])] == 1  # one of the classes present
 
 
 @pytest.mark.slow
@@ -173,7 +175,7 @@ def test_pictures_of_one_s_own_in_colour(capsys, monkeypatch):
     os.rename("own", "moved")
     lines, err = draw(capsys, trained, code=1)
     assert lines == [f"{trained}/figures/{what}.png" for what in ("curves", "kernels")]
-    assert err.count("own is gone") == 4
+    assert err.count("own no longer exists") == 4
     assert len(draw(capsys, trained, "--data", "moved")[0]) == 6
 
 
@@ -190,12 +192,12 @@ def test_pictures_of_one_s_own_in_colour(capsys, monkeypatch):
             (
                 ["run", "sweeps", "--class", "ten"],
                 2,
-                "there is no --class ten: choose from 0, 1, 2",
+                "unknown --class ten: choose from 0, 1, 2",
             ),
-            (["run", "sweeps", "--index", "30"], 2, "--index 30 is too large: the last is 29"),
+            (["run", "sweeps", "--index", "30"], 2, "--index 30 is too large: the last one is 29"),
             (["run", "sweeps", "--index", "-1"], 2, "must be a whole number of at least 0"),
             (["run", "sweeps", "--index", "1", "--class", "1"], 2, "not allowed with"),
-            (["run", "confusion", "--data-dir", "."], 2, "strokes is not searched"),
+            (["run", "confusion", "--data-dir", "."], 2, "--data-dir has no effect on strokes"),
             (
                 ["run", "--out", "run/best.npz"],
                 1,
@@ -227,9 +229,9 @@ def test_ctrl_c(capsys, drawn, monkeypatch):
     assert draw(capsys, trained, "couplings", code=130)[1] == "minicaps.plot: interrupted\n"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+@pytest.mark.skipif(os.name != "posix", reason="requires POSIX permissions")
 def test_an_ordinary_user_may_not_write(capsys):
-    with tempfile.TemporaryDirectory() as place:  # not below a folder that only root can enter
+    with tempfile.TemporaryDirectory() as place:  # not inside a folder that only root can enter
         os.chmod(place, 0o755)
         trained = run(out=f"{place}/run")
         os.chmod(trained, 0o555)

@@ -1,4 +1,4 @@
-"""`python -m minicaps.predict`: pictures of all kinds, answers, doubts, figures, faults."""
+"""Tests of `python -m minicaps.predict`: all kinds of images, doubts, figures and faults."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def trained():
 
 
 def ask(capsys, *arguments, code=0):
-    """Run the command without figures; return its JSON objects and what it said of faults."""
+    """Run the command without figures; return its JSON objects and the text on standard error."""
     line = [*map(str, arguments), "--device", "cpu", "--json"]
     assert predict.main([*line, "--no-figures"]) == code
     said = capsys.readouterr()
@@ -34,7 +34,7 @@ def ask(capsys, *arguments, code=0):
 
 
 def objects(out):
-    """The JSON objects among the lines; others are of a training before."""
+    """Return the JSON objects among the lines; other lines are from earlier training."""
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
 
@@ -43,7 +43,7 @@ def strokes(index=0):
 
 
 def answering(monkeypatch, *scores):
-    """Let all networks give these scores to the first classes, 0 to others."""
+    """Make every network give these scores to the first classes, and 0 to all others."""
 
     def view(model, picture):
         padded = np.zeros(10, np.float32)
@@ -54,7 +54,7 @@ def answering(monkeypatch, *scores):
 
 
 def shown(monkeypatch):
-    """Collect the pictures that networks are shown."""
+    """Collect the images that networks are shown."""
     pictures, view = [], inspection.view
 
     def watched(model, picture):
@@ -65,11 +65,11 @@ def shown(monkeypatch):
     return pictures
 
 
-# ---- answers
+# ---- predictions
 
 
 def test_the_scores_are_the_network_s(trained, capsys):
-    picture = np.rint(strokes() * 255).astype(np.float32) / 255  # as a PNG keeps it
+    picture = np.rint(strokes() * 255).astype(np.float32) / 255  # rounded as in a PNG
     (result,), err = ask(capsys, trained, saved("a.png", picture))
     view = inspection.view(open_run(trained, choose_device("cpu")).model, picture)
     assert list(result["scores"]) == [str(k) for k in np.argsort(-view.scores)]  # highest first
@@ -95,9 +95,9 @@ def test_the_report_has_all_classes_with_bars(trained, capsys, monkeypatch):
     thinned_rows(
         [
             ((0.51, 0.49), None),
-            ((0.5, 0.5), "none of the classes is seen (no length is above 0.5)"),
-            ((0.6, 0.9), "several classes are seen (length above 0.5): 1, 0"),
-            ((0.9,) * 5, "several classes are seen (length above 0.5): 0, 1, 2 and 2 more"),
+            ((0.5, 0.5), "no class detected (no length is above 0.5)"),
+            ((0.6, 0.9), "several classes detected (length above 0.5): 1, 0"),
+            ((0.9,) * 5, "several classes detected (length above 0.5): 0, 1, 2 and 2 more"),
         ],
         2,
     ),
@@ -121,9 +121,9 @@ def test_a_network_that_learned_several_classes_may_see_several(capsys, monkeypa
     assert "a.png: 1, 0\n" in capsys.readouterr().out
     answering(monkeypatch, 0.4)
     (result,), _ = ask(capsys, trained, "a.png")
-    assert result["seen"] == [] and result["doubt"] is None  # a picture may have none
+    assert result["seen"] == [] and result["doubt"] is None  # an image may have no class
     assert predict.main([str(trained), "a.png", "--no-figures"]) == 0
-    assert "a.png: none of the classes (no length above 0.5)\n" in capsys.readouterr().out
+    assert "a.png: no class (no length is above 0.5)\n" in capsys.readouterr().out
 
 
 def test_what_the_cross_entropy_trained_is_read_as_shares(capsys, monkeypatch):
@@ -133,7 +133,7 @@ def test_what_the_cross_entropy_trained_is_read_as_shares(capsys, monkeypatch):
     assert result["doubt"] is None
     answering(monkeypatch, 0.9, 0.9)
     (result,), _ = ask(capsys, trained, "a.png")
-    assert result["doubt"] == "none of the classes is seen (no share is above 0.5)"
+    assert result["doubt"] == "no class detected (no share is above 0.5)"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_devices_agree(trained, capsys, strict_cupy):
     assert results[0] == pytest.approx(results[1], abs=1e-5)
 
 
-# ---- how pictures are read
+# ---- how images are read
 
 
 def test_any_size_and_tone_becomes_what_the_network_knows(trained, capsys, monkeypatch):
@@ -183,7 +183,7 @@ def test_any_size_and_tone_becomes_what_the_network_knows(trained, capsys, monke
         "light.png": small,
         "dark.png": 1 - small,
         "colour.png": np.repeat(1 - small, 3, axis=0),
-        "large.png": 1 - large,  # drawn smaller, it loses sharpness
+        "large.png": 1 - large,  # loses sharpness when reduced
     }
     for name, picture in kinds.items():
         saved(name, picture)
@@ -211,14 +211,14 @@ def test_inverted_if_the_training_pictures_were_not_so(trained, capsys, backgrou
     edit(trained / "best.npz", lambda meta: meta["preprocessing"].update(background=background))
     (result,), err = ask(capsys, trained, saved("dark.png", 1 - strokes()))
     assert result["inverted"] == inverted
-    assert ("does not say whether it was trained on light" in err) == (background is None)
+    assert ("does not record whether it was trained on light" in err) == (background is None)
 
 
 @pytest.mark.slow
 def test_ink_is_centred_where_the_network_knows_it_so(trained, capsys, monkeypatch):
     pictures = shown(monkeypatch)
     canvas = np.ones((1, 200, 300), np.float32)
-    canvas[0, 20:60, 200:230] = 0  # dark, far from the middle
+    canvas[0, 20:60, 200:230] = 0  # dark and far from the center
     saved("drawn.png", canvas)
     saved("own.png", strokes())
     (drawn, same_size), _ = ask(capsys, trained, "drawn.png", "own.png")
@@ -238,7 +238,7 @@ def test_dark_ink_is_centred_on_light(trained, capsys, monkeypatch):
     canvas = np.ones((1, 200, 300), np.float32)
     canvas[0, 20:60, 200:230] = 0
     ask(capsys, trained, saved("drawn.png", canvas))
-    assert pictures[0][0, 0].min() == 1  # the ground stays light
+    assert pictures[0][0, 0].min() == 1  # the background stays light
     assert abs(np.argwhere(pictures[0][0] < 0.5).mean(axis=0) - 13.5).max() <= 1
 
 
@@ -281,12 +281,12 @@ def test_what_is_drawn(trained, monkeypatch):
 def test_no_picture_is_written_over(trained, capsys):
     before = Path(saved("mine/7.png", strokes())).read_bytes()
     assert predict.main([str(trained), "mine/7.png", "--out", "mine"]) == 1
-    assert "mine/7.png exists already: choose another --out" in capsys.readouterr().err
+    assert "mine/7.png already exists: choose another --out" in capsys.readouterr().err
     assert Path("mine/7.png").read_bytes() == before
     inside = saved(trained / "predictions" / "7.png", strokes())
     assert predict.main([str(trained), str(inside)]) == 1
-    assert "exists already" in capsys.readouterr().err
-    assert predict.main([str(trained), "mine/7.png"]) == 0  # what it made itself is made again
+    assert "already exists" in capsys.readouterr().err
+    assert predict.main([str(trained), "mine/7.png"]) == 0  # it may overwrite its own figures
 
 
 # ---- faults
@@ -326,7 +326,7 @@ def test_strange_pictures_are_answered(trained, capsys):
     results, err = ask(capsys, trained, "one.png", "thin.png", "clear.png", "wide.png")
     assert [r["blank"] for r in results] == [True] * 4 and not err
     assert predict.main([str(trained), "clear.png", "--no-figures"]) == 0
-    assert "all alike: nothing to see" in capsys.readouterr().out
+    assert "uniform: nothing to see" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_strange_pictures_are_answered(trained, capsys):
                 1,
                 "cannot write a.png: a file exists where a folder is needed; choose",
             ),
-            (["run", "a.png", "--out", "b", "--no-figures"], 2, "leave it or --no-figures out"),
+            (["run", "a.png", "--out", "b", "--no-figures"], 2, "no effect with --no-figures"),
             (["run", "a.png", "--invert", "maybe"], 2, "invalid choice"),
         ],
         3,
@@ -391,10 +391,10 @@ def test_ctrl_c(trained, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+@pytest.mark.skipif(os.name != "posix", reason="requires POSIX permissions")
 def test_a_folder_where_an_ordinary_user_may_not_write(capsys):
     picture = strokes()
-    with tempfile.TemporaryDirectory() as place:  # not below a folder that only root can enter
+    with tempfile.TemporaryDirectory() as place:  # not inside a folder that only root can enter
         os.chmod(place, 0o755)
         trained = run(out=f"{place}/run")
         saved(f"{place}/a.png", picture)
@@ -403,9 +403,7 @@ def test_a_folder_where_an_ordinary_user_may_not_write(capsys):
             assert predict.main([str(trained), f"{place}/a.png"]) == 1
             said = capsys.readouterr()
             results, err = ask(capsys, trained, f"{place}/a.png")
-    told = (
-        f"cannot write {place}/run/predictions: Permission denied; choose another --out, or leave"
-    )
+    told = f"cannot write {place}/run/predictions: Permission denied; choose another --out, or skip"
     assert told in said.err
     assert "a.png" not in said.out and len(results) == 1 and not err  # --no-figures helps
 

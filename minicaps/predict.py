@@ -50,7 +50,7 @@ def main(arguments=None):
 def _parser():
     parser = parser_for_run(NAME, ABOUT, EXAMPLES)
     text = "image files, or folders of images"
-    parser.add_argument("pictures", metavar="PICTURE", nargs="+", type=Path, help=text)
+    parser.add_argument("pictures", metavar="IMAGE", nargs="+", type=Path, help=text)
     group = parser.add_argument_group("how images are read")
     text = (
         "invert light and dark; auto: only if the border is light and that of the training images"
@@ -189,7 +189,7 @@ def _report(result):
 def _what_was_done(result):
     """Describe in one line how the image in the file became the input of the network."""
     (height, width), (channels, *size) = result["size"], result["shown"]
-    steps = [f"{height}×{width} pixels, {'grey' if result['channels'] == 1 else 'colour'}"]
+    steps = [f"{height}×{width} pixels, {'grayscale' if result['channels'] == 1 else 'color'}"]
     if result["blank"]:
         steps.append("uniform: nothing to see (if the background is transparent, save it on white)")
     if result["inverted"]:

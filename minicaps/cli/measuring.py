@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +52,8 @@ def in_a_process(module, *arguments):
     line = [sys.executable, "-m", module, *map(str, arguments)]
     done = subprocess.run(line, capture_output=True, text=True, env=environment)
     if done.returncode:
-        last = (done.stderr.splitlines() or ["no message"])[-1]
+        lines = [line for line in done.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
+        last = (lines or ["no message"])[-1]  # of a traceback: its error, without notes
         raise ProcessError(f"python -m {module} failed: {last}")
     return done.stdout
 

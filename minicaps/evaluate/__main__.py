@@ -125,7 +125,7 @@ def _write(folder, found, result):
 
 def _parser():
     parser = parser_for_run(NAME, ABOUT, EXAMPLES)
-    group = parser.add_argument_group("pictures", "The default is the run's own test set.")
+    group = parser.add_argument_group("images", "The default is the run's own test set.")
     text = f"{', '.join(select.PARTS)}: part of the data (default: test; with --data, all of it)"
     group.add_argument("--part", choices=select.PARTS, metavar="PART", help=text)
     text = f"{', '.join(data.NAMES)}, or a path to custom data: classes are matched by name, and"

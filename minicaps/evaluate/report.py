@@ -223,13 +223,13 @@ def report_classes(result) -> list[str]:
     For multi-label data, a line for each number of classes present replaces the confusions.
     """
     rows, score = result["classes"], result["score"]
-    pictures, right = ("pictures", "pictures", 9, ","), ("right", "right", 9, ",")
+    images, correct = ("images", "pictures", 9, ","), ("correct", "right", 9, ",")
     if "confusion" in result:
-        columns = (pictures, right, *COLUMNS, (score, "mean_score", 12, ".3f"))
+        columns = (images, correct, *COLUMNS, (score, "mean_score", 12, ".3f"))
         lines = _table([plotting.short(row["name"], 32) for row in rows], rows, columns)
         lines.append(f"{score}: mean for the correct class over its images")
         return lines + _confusions(np.array(result["confusion"]), [row["name"] for row in rows])
-    columns = (pictures, ("seen", "answered", 9, ","), right, *COLUMNS)
+    columns = (images, ("predicted", "answered", 11, ","), correct, *COLUMNS)
     lines = [*_table([row["name"] for row in rows], rows, columns), ""]
     for row in result["by_number"]:
         classes = "1 class" if row["present"] == 1 else f"{row['present']} classes"

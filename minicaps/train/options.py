@@ -189,7 +189,7 @@ def make_parser():
     )
     _data_options(parser.add_argument_group("data"))
     _model_options(parser.add_argument_group("model (unsupported options are errors)"))
-    _optimisation_options(parser.add_argument_group("optimisation"))
+    _optimization_options(parser.add_argument_group("optimization"))
     _run_options(parser.add_argument_group("run"))
     return parser
 
@@ -240,7 +240,7 @@ def _model_options(group):
     _add(group, "reconstruction", text, metavar="W", type=_NOT_NEGATIVE)
 
 
-def _optimisation_options(group):
+def _optimization_options(group):
     _add(group, "loss", "", "the model's", choices=LOSSES)
     _add(group, "epochs", "passes over the training images", metavar="N", type=_COUNT)
     text = "stop when validation has not improved for N epochs"

@@ -86,7 +86,7 @@ def test_the_report_has_all_classes_with_bars(trained, capsys, monkeypatch):
     *_, first, done = (lines := capsys.readouterr().out.splitlines())[:-10]
     table = lines[-10:]
     assert first == "a.png: 1"
-    assert done == "  28×28 pixels, grey"
+    assert done == "  28×28 pixels, grayscale"
     assert table[:3] == ["  1  0.900  " + 36 * "#", "  2  0.250  " + 10 * "#", "  0  0.100  ####"]
 
 
@@ -336,7 +336,7 @@ def test_strange_pictures_are_answered(trained, capsys):
             (["nowhere", "a.png"], 1, "there is no checkpoint nowhere"),
             (["empty", "a.png"], 1, "empty has no best.npz"),
             (["a.png", "a.png"], 1, "a.png is damaged or not a minicaps checkpoint"),
-            (["run"], 2, "required: PICTURE"),
+            (["run"], 2, "required: IMAGE"),
             (
                 ["run", "a.png", "--out", "a.png"],
                 1,

@@ -32,7 +32,7 @@ def test_help_explains_every_option_on_two_screens(monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert len(shown.splitlines()) <= 60
     assert max(map(len, shown.splitlines())) <= 80
-    for group in ("data", "model", "optimisation", "run"):
+    for group in ("data", "model", "optimization", "run"):
         assert f"\n\n{group}" in shown
     for action in ACTIONS:
         assert action.option_strings == [flag(action.dest)]

@@ -113,7 +113,7 @@ def test_where_chooses():
     equal(a.grad, [1, 2])
     equal(b.grad, [3, 4])
     equal(ops.where(Tensor(condition), 1.0, Tensor([5.0])), [[1], [5]])
-    with pytest.raises(TypeError, match="where has no gradient for its argument 0"):
+    with pytest.raises(TypeError, match="where gives no gradient for argument 0"):
         ops.where(a, 1.0, 2.0).sum().backward()
 
 

@@ -140,7 +140,7 @@ def test_tf32_is_allowed_on_a_gpu_only(strict_cupy, monkeypatch):
         gpu.allow_tf32(allowed)
         assert os.environ["CUPY_TF32"] == found
     cpu.allow_tf32(False)
-    with pytest.raises(ValueError, match="TF32 is for GPUs, and this is the CPU"):
+    with pytest.raises(ValueError, match="TF32 requires a GPU; the device is the CPU"):
         cpu.allow_tf32(True)
     assert os.environ["CUPY_TF32"] == "0"
 

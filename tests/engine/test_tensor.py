@@ -371,8 +371,8 @@ def test_a_second_backward_is_an_error_and_no_number():
     y.backward()
     with pytest.raises(
         RuntimeError,
-        match=r"backward\(\) reached multiply, whose graph an earlier backward\(\) has freed:"
-        r" compute the output again, or add the losses and call backward\(\) once",
+        match=r"backward\(\) reached multiply, whose graph was freed by an earlier backward\(\):"
+        r" recompute the output, or add the losses and call backward\(\) once",
     ):
         y.backward()
     assert x.grad == 6
@@ -384,14 +384,14 @@ def test_a_shared_part_cannot_be_swept_twice():
     first, second = h * 2, h * 3
     first.backward()
     before = x.grad.copy()
-    with pytest.raises(RuntimeError, match="reached exp, whose graph an earlier"):
+    with pytest.raises(RuntimeError, match="reached exp, whose graph was freed by"):
         second.backward()
     assert x.grad == before
 
 
 @pytest.mark.parametrize("y", [Tensor(1.0), Tensor(1.0) + 1])
 def test_backward_needs_a_graph(y):
-    with pytest.raises(RuntimeError, match="depends on none with requires_grad=True"):
+    with pytest.raises(RuntimeError, match="that depends on one with requires_grad=True"):
         y.backward()
 
 
@@ -412,7 +412,7 @@ def test_backward_of_several_elements_needs_a_cotangent():
     ],
 )
 def test_a_cotangent_must_fit(cotangent, given):
-    with pytest.raises(ValueError, match=rf"the cotangent is {given}, the tensor \(2,\) float64"):
+    with pytest.raises(ValueError, match=rf"cotangent is {given}, but the tensor \(2,\) float64"):
         leaf([1.0, 2.0]).backward(cotangent)
 
 
@@ -429,10 +429,10 @@ def test_only_floating_point_tensors_can_require_a_gradient(dtype):
         (lambda g: g.sum(), r"of careless returned a \(\) float64"),
         (lambda g: np.ones((2, 3)), r"of careless returned a \(3,\) float64"),
         (lambda g: g.astype(np.float32), r"of careless returned a \(2,\) float32"),
-        (lambda g: None, "pullback of careless has no gradient for its argument 0"),
+        (lambda g: None, "pullback of careless gives no gradient for argument 0"),
         ((lambda g: g, lambda g: g), "careless has 2 pullbacks for 1 arguments"),
         ((), "careless has 0 pullbacks for 1 arguments"),
-        ((None,), "pullback of careless has no gradient for its argument 0"),
+        ((None,), "pullback of careless gives no gradient for argument 0"),
         (joint(lambda g, wanted: [g, g]), "careless returned 2 gradients for 1 inputs"),
         (joint(lambda g, wanted: [g[:1]]), r"of careless returned a \(1,\)"),
     ],
@@ -481,7 +481,7 @@ def test_what_the_graph_holds_cannot_be_written_to():
     for y in (x.exp(), x[::-1], x.reshape(2, 1), ops.squash(x, kind="none")):
         with pytest.raises(ValueError, match="read-only"):
             y.data[...] = 0
-        with pytest.raises(TypeError, match="not assigned to in place"):
+        with pytest.raises(TypeError, match="cannot be modified in place"):
             y[0] = 0
     x.data[0] = 5  # the leaf itself stays writable
     with no_grad():
@@ -752,7 +752,7 @@ def test_what_an_op_returns_is_looked_at():
     def several(x):
         return (x, x), lambda g: g
 
-    with pytest.raises(TypeError, match="forgotten must return two things: its value and its pull"):
+    with pytest.raises(TypeError, match="forgotten must return a tuple of its value and its pull"):
         forgotten(leaf([1.0, 2.0]))
     with pytest.raises(TypeError, match="value of several must be one array"):
         several(leaf(1.0))
@@ -768,7 +768,7 @@ def test_a_leaf_that_moves_stays_the_same_tensor_and_leaves_old_graphs():
     assert x.grad.dtype == np.float32
     np.testing.assert_array_equal(x.grad, [2, 4])
     for wrong in (np.ones(3), np.ones(2, int), np.ones(2, complex)):
-        with pytest.raises(ValueError, match=r"leaf \(2,\) cannot become"):
+        with pytest.raises(ValueError, match=r"a \(2,\) leaf cannot become"):
             x.move(wrong)
     for still in (Tensor(np.ones(2)), x * 1):
         with pytest.raises(TypeError, match="only a leaf"):

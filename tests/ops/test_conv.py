@@ -156,16 +156,16 @@ IMAGES, KERNELS = np.ones((1, 2, 5, 6)), np.ones((3, 2, 3, 3))
 @pytest.mark.parametrize(
     ("x", "weight", "bias", "options", "message"),
     [
-        (IMAGES[0], KERNELS, None, {}, r"wants images \(B, C, H, W\) .* not \(2, 5, 6\) and"),
+        (IMAGES[0], KERNELS, None, {}, r"needs images \(B, C, H, W\) .* not \(2, 5, 6\) and"),
         (IMAGES, KERNELS[0], None, {}, r"kernels \(O, C, K, L\), not .* and \(2, 3, 3\)"),
-        (IMAGES[:, :1], KERNELS, None, {}, "the images have 1 channels, the kernels 2"),
+        (IMAGES[:, :1], KERNELS, None, {}, "the images have 1 channels but the kernels 2"),
         (IMAGES, KERNELS, np.ones(2), {}, r"bias must have shape \(3,\), not \(2,\)"),
         (IMAGES, KERNELS, np.ones((3, 1)), {}, r"bias must have shape \(3,\), not \(3, 1\)"),
-        (IMAGES, KERNELS, None, {"stride": 0}, "window and stride must be at least 1"),
-        (IMAGES, KERNELS, None, {"padding": -1}, "and padding 0"),
+        (IMAGES, KERNELS, None, {"stride": 0}, "window and stride must be positive"),
+        (IMAGES, KERNELS, None, {"padding": -1}, "and padding nonnegative"),
         (IMAGES[:, :, :2], KERNELS, None, {}, "3×3 window does not fit into images of 2×6, p"),
         (IMAGES[..., :1], KERNELS, None, {}, "3×3 window does not fit into images of 5×1"),
-        (IMAGES, KERNELS[..., :0], None, {}, "window and stride must be at least 1"),
+        (IMAGES, KERNELS[..., :0], None, {}, "window and stride must be positive"),
     ],
 )
 def test_conv2d_refuses(function, x, weight, bias, options, message):
@@ -218,10 +218,10 @@ def test_global_average():
 @pytest.mark.parametrize(
     ("shape", "options", "message"),
     [
-        ((1, 4, 4), {}, r"pooling wants images \(B, C, H, W\), not \(1, 4, 4\)"),
-        ((1, 1, 4, 4), {"window": (2, 3)}, "give a stride for windows of 2×3"),
-        ((1, 1, 4, 4), {"window": 0}, "window and stride must be at least 1"),
-        ((1, 1, 4, 4), {"stride": 0}, "window and stride must be at least 1"),
+        ((1, 4, 4), {}, r"pooling needs images \(B, C, H, W\), not \(1, 4, 4\)"),
+        ((1, 1, 4, 4), {"window": (2, 3)}, "specify a stride for windows of 2×3"),
+        ((1, 1, 4, 4), {"window": 0}, "window and stride must be positive"),
+        ((1, 1, 4, 4), {"stride": 0}, "window and stride must be positive"),
         ((1, 1, 4, 3), {"window": 4}, "4×4 window does not fit into images of 4×3"),
     ],
 )
@@ -264,7 +264,7 @@ def test_whole_numbers_of_numpy_are_whole_numbers():
 @pytest.mark.parametrize("options", [{"stride": (1, 1)}, {"stride": 1.0}, {"padding": 0.5}])
 def test_stride_and_padding_are_whole_numbers(options):
     for function in (ops.conv2d, ops.conv2d_plain):
-        with pytest.raises(TypeError, match="stride and padding are one whole number each"):
+        with pytest.raises(TypeError, match="stride and padding must be integers"):
             function(Tensor(IMAGES), Tensor(KERNELS), **options)
 
 

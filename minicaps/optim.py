@@ -91,8 +91,7 @@ class Optimizer(ShowsCall):
 
 def _by_name(parameters):
     """Return {name: tensor}; reject parameters that could not be trained correctly."""
-    if hasattr(parameters, "named_parameters"):
-        parameters = parameters.named_parameters()
+    parameters = getattr(parameters, "named_parameters", lambda: parameters)()  # of a model
     pairs = list(parameters.items() if isinstance(parameters, dict) else parameters)
     if all(isinstance(p, Tensor) for p in pairs):
         pairs = [(str(k), p) for k, p in enumerate(pairs)]

@@ -2,8 +2,8 @@
 
 NumPy releases Python's global interpreter lock, so threads can share the work; they form one pool
 that is reused throughout. BLAS has its own threads, which keep their cores busy while waiting for
-the next product and thereby delay ours. The commands therefore call `one_blas_thread`; importing
-minicaps changes nothing.
+the next product and thereby delay ours. The commands and `minicaps.train.fit` therefore run inside
+`one_blas_thread`, and so should a training loop; importing minicaps changes nothing.
 """
 
 import math
@@ -11,7 +11,7 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import lru_cache
 
@@ -84,8 +84,7 @@ def over_parts(function, array):
         for k in range(part.start, part.stop, step):
             function(slice(k, min(k + step, part.stop)))
 
-    for _ in in_threads(share, parts(len(array))):
-        pass
+    list(in_threads(share, parts(len(array))))  # waits for all
 
 
 def matmul(a, b, out=None):
@@ -103,15 +102,19 @@ def matmul(a, b, out=None):
         cut = [((..., part, all_of), all_of, (..., part, all_of)) for part in parts(shape[-2])]
     else:  # columns
         cut = [(all_of, (..., part), (..., part)) for part in parts(shape[-1])]
-    for _ in in_threads(lambda at: np.matmul(a[at[0]], b[at[1]], out=out[at[2]]), cut):
-        pass
+    list(in_threads(lambda at: np.matmul(a[at[0]], b[at[1]], out=out[at[2]]), cut))
     return out
 
 
+@contextmanager
 def one_blas_thread():
-    """Limit BLAS to one thread permanently, since our threads already share its work."""
+    """Limit BLAS to one thread inside this block, since our threads already share its work."""
     from threadpoolctl import threadpool_limits
 
     global _ours
-    threadpool_limits(1, user_api="blas")
-    _ours = True
+    before, _ours = _ours, True
+    try:
+        with threadpool_limits(1, user_api="blas"):
+            yield
+    finally:
+        _ours = before

@@ -33,12 +33,16 @@ def main(arguments):
     case = Case(kind, preset, int(batch))
     if side == "minicaps":
         keep_memory()
-        one_blas_thread()
-        make_step = Case.step
+        with one_blas_thread():
+            _measure(case, Case.step)
     else:
         from minicaps.bench import twins
 
-        make_step = twins.maker(side)
+        _measure(case, twins.maker(side))
+
+
+def _measure(case, make_step):
+    """Print by how many bytes a few steps raise the peak memory of this process."""
     before = process_peak()
     step = make_step(case, *case.material())
     for _ in range(STEPS):

@@ -37,7 +37,12 @@ def start(main):
     the process (see `minicaps.cli.silence`).
     """
     keep_memory()
-    one_blas_thread()
+    with one_blas_thread():
+        return _with_streams(main)
+
+
+def _with_streams(main):
+    """Run `main` with its standard output, and return the exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed: no file opened later may take its place
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (stays open until we exit)

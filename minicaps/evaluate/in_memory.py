@@ -7,6 +7,7 @@ from minicaps.errors import DataError
 from minicaps.evaluate.report import Evaluation
 from minicaps.models import Network
 from minicaps.runs.inference import classify
+from minicaps.threads import one_blas_thread
 
 
 def evaluate(model: Network, images: Array | list, labels: Array) -> dict:
@@ -39,6 +40,7 @@ def evaluate(model: Network, images: Array | list, labels: Array) -> dict:
     split = Split(images, targets(labels, len(images), model.class_names))
     was_training = model.training
     try:
-        return Evaluation(model, split, classify(model.eval(), split)).measure()
+        with one_blas_thread():
+            return Evaluation(model, split, classify(model.eval(), split)).measure()
     finally:
         model.train(was_training)

@@ -15,6 +15,7 @@ from minicaps.models.multilabel import SEEN
 from minicaps.models.sizes import ChildrenGrid
 from minicaps.nn import Module
 from minicaps.tensor import Tensor
+from minicaps.threads import one_blas_thread
 
 EVALUATION_BATCH = 250  # images per batch when no gradients are needed
 
@@ -126,7 +127,7 @@ class Network(Module):
         images = self.preprocessing.batch(images, invert=invert, centre_ink=centre_ink)
         self.eval()
         try:
-            with no_grad():
+            with no_grad(), one_blas_thread():
                 for k in range(0, len(images), EVALUATION_BATCH):
                     some = tensor_for(self, images[k : k + EVALUATION_BATCH])
                     found.append(to_host(self.probabilities(self(some).activations).data))

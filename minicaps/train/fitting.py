@@ -14,6 +14,7 @@ from minicaps.data.preprocessing import as_images
 from minicaps.models import Network
 from minicaps.runs import load_model
 from minicaps.storage import check_unused, locked, results_folder
+from minicaps.threads import one_blas_thread
 from minicaps.train.options import DEFAULTS, complete, parsed
 from minicaps.train.progress import Display
 from minicaps.train.resume import train, write_config
@@ -82,6 +83,7 @@ def fit(
         results_folder(folder, "choose another out")
         stack.enter_context(locked(folder))
         write_config(trainer)
+        stack.enter_context(one_blas_thread())
         train(trainer, _call(options))
         return load_model(folder, device)
 

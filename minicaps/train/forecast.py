@@ -76,7 +76,12 @@ def main(kinds, channels, height, width, classes):
     """Print, as JSON, the memory (bytes or null) and time (seconds) of a step and the evaluation
     time of an image. kinds: options as JSON, and whether an image has `several` classes."""
     keep_memory()
-    one_blas_thread()
+    with one_blas_thread():
+        print(json.dumps(_measured(kinds, channels, height, width, classes)))
+
+
+def _measured(kinds, channels, height, width, classes):
+    """Measure a few steps and an evaluation; see `main`."""
     kinds = json.loads(kinds)
     options, several = Options.from_dict(kinds), kinds["several"]
     device = choose_device(options.run.device)
@@ -97,7 +102,7 @@ def main(kinds, channels, height, width, classes):
         evaluate(trainer.model, split, options.optimization.loss)
         times.append(time.perf_counter() - began)
     picture = min(times) / len(split)
-    print(json.dumps({"memory": memory, "step": watch.step_time(), "picture": picture}))
+    return {"memory": memory, "step": watch.step_time(), "picture": picture}
 
 
 def _random(count, shape, classes, options, several):

@@ -89,7 +89,7 @@ def resumed(path, saved, given) -> Options:
     folder = str(path.parent)
     if saved.get("data") == from_memory.NAME:
         raise CheckpointError(
-            f"{folder} was trained on arrays in memory, which were not saved: it cannot be"
+            f"{folder} was trained on arrays in memory, which are not stored: it cannot be"
             " resumed; train again, or start from it with start_from"
         )
     flat = {**DEFAULTS, **_checked(path, saved), **given, "resume": folder, "out": folder}

@@ -225,7 +225,8 @@ from minicaps.threads import one_blas_thread
 def count():
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 print(count())
-one_blas_thread()
+with one_blas_thread():
+    print(count())
 print(count())
 """
 
@@ -235,5 +236,5 @@ def test_a_command_limits_blas_and_an_import_does_not():
     done = subprocess.run(
         [sys.executable, "-c", COUNT], env=environment, capture_output=True, text=True, check=True
     )
-    before, after = done.stdout.split("\n")[:2]
-    assert before == str({min(2, threads.cores())}) and after == "{1}"
+    before, inside, after = done.stdout.split("\n")[:3]
+    assert before == after == str({min(2, threads.cores())}) and inside == "{1}"

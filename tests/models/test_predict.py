@@ -221,7 +221,7 @@ def test_a_run_folder_of_arrays_serves_the_commands(tmp_path, capsys, monkeypatc
         key: result[key] for key in ("right", "loss", "confusion")
     }
     assert evaluate_command.main(["run", "--device", "cpu"]) == 1
-    assert "does not keep" in capsys.readouterr().err
+    assert "which are not stored" in capsys.readouterr().err
     assert train_command.main(["--resume", "run"]) == 1
     assert "cannot be resumed" in capsys.readouterr().err
     assert predict.main(["run", "none.png", "--no-figures", "--device", "cpu"]) == 1

@@ -1,6 +1,6 @@
 """The form of a lesson page: maths that survives Markdown, equation numbers, the template.
 
-Each rule takes a Page and yields (line, message). `lessons/README.md` tells writers about them.
+Each rule takes a Page and yields (line, message). `lessons/machinery/README.md` tells writers about them.
 """
 
 import ast

@@ -35,7 +35,7 @@ def site(tmp_path_factory):
 def test_the_contents_and_the_menu_lead_to_every_lesson(site):
     index = (site / "index.html").read_text("utf-8")
     assert all(index.count(f'href="{name}.html"') >= 2 for name in NAMES)
-    assert "Writing: the format" not in index
+    assert "Writing lessons" not in index and "machinery" not in index
 
 
 def test_nothing_is_loaded_from_elsewhere(site):

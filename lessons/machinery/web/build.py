@@ -12,7 +12,6 @@ from lessons.machinery.web import reference
 
 SITE = LESSONS.parent / "_site"
 NEEDED = ("sphinx", "myst_parser", "furo", "mathjax")
-WRITING = "\n## Writing: the format\n"  # from here on, lessons/README.md is for authors
 SETTINGS = {
     "project": "minicaps lessons",
     "html_title": "minicaps lessons",
@@ -84,8 +83,9 @@ def stage(folder):
     for name in references:
         text = reference.expand((LESSONS / "reference" / f"{name}.md").read_text("utf-8"))
         (folder / f"reference_{name}.md").write_text(text, "utf-8")
-    contents = (LESSONS / "README.md").read_text("utf-8").split(WRITING)[0]
+    contents = (LESSONS / "README.md").read_text("utf-8")
     contents = re.sub(r"\(reference/(\w+)\.md\)", r"(reference_\1.md)", contents)
+    contents = re.sub(r"^To write or change a lesson.*\n", "", contents, flags=re.MULTILINE)
     (folder / "index.md").write_text(
         contents
         + _tree("Lessons", names)

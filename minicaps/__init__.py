@@ -1,8 +1,8 @@
-"""minicaps: a minimal, exact and fast NumPy/CuPy engine that teaches capsule networks.
+"""minicaps: a minimal, exact and fast NumPy/CuPy engine for learning how capsule networks work.
 
-Tensor, op, no_grad, ops      the engine: arrays that can be differentiated
-minicaps.routing, clustering  votes in, capsules out, and the clusterings behind them
-minicaps.nn, models           layers, and the networks by name
+Tensor, op, no_grad, ops      the engine: tensors, differentiable functions and automatic gradients
+minicaps.routing, clustering  routing algorithms, and the clustering algorithms on which they build
+minicaps.nn, models           layers, and complete networks by name
 python -m minicaps            lists the commands
 """
 

@@ -2,22 +2,22 @@
 
 COMMANDS = {
     "train": "train a network and write a run folder",
-    "evaluate": "measure a trained network on a data set",
+    "evaluate": "evaluate a trained network on a data set",
     "predict": "classify images with a trained network",
     "plot": "draw figures of a run",
     "data": "list, fetch and show data sets",
     "bench": "measure speed and memory",
-    "experiments": "repeat the experiments of the papers",
+    "experiments": "reproduce the experiments of the papers",
 }
 
 
 def main():
-    """Print each command with what it does."""
+    """Print each command with a short description."""
     print("usage: python -m minicaps.COMMAND [options]\n")
     for name, text in COMMANDS.items():
         print(f"  python -m minicaps.{name:12} {text}")
-    print("\nEach explains itself with --help.")
-    print("In the repository `python -m lessons` lists the lessons.")
+    print("\nAdd --help to a command to see its options.")
+    print("In the repository, `python -m lessons` lists the lessons.")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The NumPy/CuPy switch: one place that knows where arrays live.
+"""Selection of NumPy or CuPy; no other module needs to know where arrays are stored.
 
-Code elsewhere asks `array_module(x)` for the module `xp` of an array and calls `xp.exp(x)`:
-the array decides, there is no global device. CuPy is imported by `choose_device` alone.
-Random numbers are drawn by NumPy and copied (`Device.put`): one seed, one stream, any device.
+Other code gets the module of an array with `xp = array_module(x)` and then calls `xp.exp(x)`. The
+array determines the module, so there is no global device. Only `choose_device` imports CuPy. Random
+numbers are drawn with NumPy and copied (`Device.put`), so they are the same on every device.
 """
 
 import os
@@ -15,47 +15,48 @@ import numpy as np
 
 from minicaps.errors import DeviceError
 
-Array = Any  # a NumPy or CuPy array: CuPy brings no types, and need not be installed
+Array = Any  # a NumPy or CuPy array; CuPy has no type hints and need not be installed
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where arrays are made: `xp` is numpy or cupy, `name` says which machine part that is."""
+    """A device that stores arrays; `xp` is numpy or cupy, and `name` describes the hardware."""
 
     kind: str  # "cpu" or "gpu"
     xp: ModuleType
     name: str
-    reason: str  # one line: why this device was chosen
+    reason: str  # why this device was chosen, in one line
 
     def put(self, array: Array) -> Array:
-        """Copy `array` (host or device) to this device; no copy when it is there already.
+        """Copy `array` (host or device) to this device, unless it is already there.
 
-        A copy to a GPU does not wait for it: CuPy passes it through page-locked memory of its own.
+        Copying to a GPU does not wait for it, because CuPy uses its own page-locked memory.
         """
         return self.xp.asarray(to_host(array) if self.kind == "cpu" else array)
 
     def synchronize(self) -> None:
-        """Wait until the device has done all its work (for timing)."""
+        """Wait until the device has finished all pending work (for timing)."""
         if self.kind == "gpu":
             self.xp.cuda.get_current_stream().synchronize()
 
     def free_memory(self) -> int:
-        """Return how many bytes of memory are free on a GPU."""
+        """Return the free memory of a GPU in bytes."""
         return self.xp.cuda.runtime.memGetInfo()[0]
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Let a GPU round the factors of float32 matrix products to TF32 (11 bits), or forbid it.
+        """Set whether a GPU may round the factors of float32 matrix products to TF32 (11 bits).
 
-        CuPy asks once in a process, before its first product. ValueError for allowing a CPU.
+        CuPy reads this setting once per process, before its first product. Raises ValueError if
+        TF32 is allowed on a CPU.
         """
         if self.kind == "gpu":
             os.environ["CUPY_TF32"] = str(int(allowed))
         elif allowed:
-            raise ValueError(f"TF32 is for GPUs, and this is the {self.name} ({self.reason})")
+            raise ValueError(f"TF32 requires a GPU; the device is the {self.name} ({self.reason})")
 
 
 def array_module(*arrays: Array) -> ModuleType:
-    """Return cupy if any of `arrays` is a CuPy array, else numpy. Never imports cupy."""
+    """Return cupy if any of `arrays` is a CuPy array, otherwise numpy; never import cupy."""
     cupy = sys.modules.get("cupy")
     if cupy is not None and any(isinstance(a, cupy.ndarray) for a in arrays):
         return cupy
@@ -63,20 +64,20 @@ def array_module(*arrays: Array) -> ModuleType:
 
 
 def device_of(array: Array) -> str:
-    """Return "cpu" or "gpu": where `array` lives."""
+    """Return the device of `array`, "cpu" or "gpu"."""
     return "cpu" if array_module(array) is np else "gpu"
 
 
 def is_array(value: Any) -> bool:
-    """Tell whether `value` is an array of either module (scalars are not arrays)."""
+    """Return True if `value` is a NumPy or CuPy array (scalars are not arrays)."""
     return isinstance(value, np.ndarray) or array_module(value) is not np
 
 
 def choose_device(name: str = "auto") -> Device:
     """Return the `Device` called `name`: "cpu", "gpu" or "auto" (a GPU if one can be used).
 
-    Raises DeviceError for "gpu" when CuPy or a GPU is missing (the message says which of the
-    two, and what to install), ValueError for another name.
+    Raises DeviceError if `name` is "gpu" but CuPy or a GPU is missing (the message says which of
+    the two, and what to install), and ValueError if the name is unknown.
     """
     if name not in ("auto", "cpu", "gpu"):
         raise ValueError(f"unknown device {name!r}: choose auto, cpu or gpu")
@@ -95,10 +96,10 @@ def choose_device(name: str = "auto") -> Device:
 
 
 def _usable_cupy():
-    """Import CuPy and ask it for a GPU; raise DeviceError naming what is missing."""
+    """Import CuPy and check that it finds a GPU; raise DeviceError if either is missing."""
     try:
         import cupy
-    except Exception as error:  # a broken CUDA set-up raises more than ImportError
+    except Exception as error:  # a broken CUDA installation can raise other errors
         raise DeviceError(
             f"CuPy cannot be imported: {error}. "
             'Install it for your CUDA version: pip install "minicaps[cuda12]" or "minicaps[cuda13]"'
@@ -111,15 +112,15 @@ def _usable_cupy():
             "Check the NVIDIA driver with nvidia-smi, or use --device cpu"
         ) from error
     if count == 0:
-        raise DeviceError("CuPy finds no usable GPU: it counts 0 devices. Use --device cpu")
+        raise DeviceError("CuPy finds no usable GPU: it reports 0 devices. Use --device cpu")
     return cupy
 
 
 def to_host(array: Array) -> np.ndarray:
-    """Return `array` as a NumPy array (a copy if it lives on a GPU, else the array itself)."""
+    """Return `array` as a NumPy array (a copy if it is on a GPU, otherwise the array itself)."""
     return np.asarray(array) if array_module(array) is np else array.get()
 
 
 def scatter_add(target: Array, index: Any, values: Array) -> None:
-    """target[index] += values in place, where repeated indices add up (`+=` keeps one)."""
+    """Add `values` to `target[index]` in place; repeated indices add up (`+=` keeps only one)."""
     array_module(target).add.at(target, index, values)

@@ -1,39 +1,39 @@
-"""Errors that are not bugs: each message is for the user and says what to do."""
+"""Exceptions whose messages tell the user what went wrong and what to do."""
 
 import functools
 import inspect
 
 
 class UserError(Exception):
-    """Base of the errors that a user can cause and mend; commands print them as one sentence."""
+    """Base class of errors that a user can cause and fix; commands print only their message."""
 
 
 class DataError(UserError):
-    """Data that is missing, damaged or not what it should be."""
+    """Raised when data is missing, damaged or invalid."""
 
 
 class DeviceError(UserError, RuntimeError):
-    """The requested device cannot be used; the message says what is missing."""
+    """Raised when the requested device cannot be used; the message says what is missing."""
 
 
 class CheckpointError(UserError, RuntimeError):
-    """A checkpoint or result that cannot be written, or a file that cannot be trusted as one."""
+    """Raised when a checkpoint or result cannot be written or cannot be trusted."""
 
 
 class Diverged(UserError, RuntimeError):
-    """A loss became infinite or NaN; the message says when, and what to try."""
+    """Raised when a loss becomes infinite or NaN; the message says when, and what to try."""
 
 
 class ProcessError(UserError, RuntimeError):
-    """A process started to measure something has failed."""
+    """Raised when a process that was started for a measurement fails."""
 
 
 class Interrupted(Exception):
-    """The user asked to stop; the state has been saved."""
+    """Raised after the user has asked to stop and the state has been saved."""
 
 
 class ShowsCall:
-    """Base of classes whose constructors add the right call to the error of a wrong one."""
+    """Base class that adds the constructor's signature to the error of an incorrect call."""
 
     def __init_subclass__(cls):
         super().__init_subclass__()
@@ -47,9 +47,9 @@ def _showing_call(construct):
         try:
             construct(self, *args, **kwargs)
         except (TypeError, ValueError) as error:
-            if not hasattr(error, "__notes__"):  # the innermost layer's call is the wrong one
+            if not hasattr(error, "__notes__"):  # the innermost call is the incorrect one
                 signature = inspect.signature(type(self))
-                error.add_note(f"The call is {type(self).__name__}{signature}")
+                error.add_note(f"The signature is {type(self).__name__}{signature}")
             raise
 
     return noting

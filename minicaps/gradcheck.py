@@ -1,12 +1,12 @@
-"""Check a gradient against central differences: the test that a pullback is what it says.
+"""Comparison of gradients with central differences, which verifies that pullbacks are correct.
 
     >>> import numpy as np
     >>> from minicaps import ops
     >>> from minicaps.gradcheck import check_gradients
     >>> check_gradients(ops.squash, np.array([[3.0, 4.0], [0.0, 1.0]]))
 
-The cotangent is random. All ones would be blind to whatever adds up to zero: the gradient of
-sum(softmax(x)) is zero, so any multiple of a right one would pass.
+The cotangent is random, because a cotangent of ones would miss errors that add up to zero: the
+gradient of sum(softmax(x)) is zero, so any multiple of a correct pullback would pass.
 """
 
 from collections.abc import Callable
@@ -18,33 +18,39 @@ from minicaps.graph import no_grad
 from minicaps.tensor import Tensor
 
 ALL_ENTRIES = 200  # inputs up to this size are checked entry by entry
-TINY = np.finfo(np.float64).tiny  # keeps 0/0 away where a function is 0 throughout
-DIRECTIONS = 20  # larger ones along this many random directions
+TINY = np.finfo(np.float64).tiny  # avoids 0/0 where a function is identically zero
+DIRECTIONS = 20  # larger inputs are checked along this many random directions
 
 
 class GradientError(AssertionError):
-    """A gradient differs from the central differences."""
+    """Raised when a gradient differs from the central differences."""
 
 
 def check_gradients(
     function: Callable, *arrays: Array, step: float = 1e-5, rtol: float = 1e-5, atol: float = 1e-7,
     seed: int = 0,
 ) -> None:  # fmt: skip
-    """Compare the gradients of `function` with respect to all `arrays` with central differences.
+    """Compare gradients, computed together and one at a time, with central differences.
 
-    function: takes tensors, one for each array, and returns a tensor of any shape, or several in
-        a tuple or list. It must be deterministic and smooth within `step` of the arrays: not
-        `squash` of a zero vector, nor `relu` of a 0.
-    arrays: floating-point NumPy arrays; they are copied and widened to float64, and the copies are
-        transposed, strided or reversed in memory where the arrays are.
-    step: h in (f(x+h) − f(x−h)) / 2h, taken relative to max(1, |x|).
-    rtol, atol: how far the two may differ: rtol · |value| + atol · the largest entry of the
-        argument's gradient, and what rounding of the function's value makes of the difference.
+    Parameters
+    ----------
+    function
+        Maps one tensor per array to a tensor, or to a tuple or list of tensors. It must be
+        deterministic and smooth near the arrays, unlike `squash` at a zero vector or `relu` at 0.
+    arrays
+        Floating-point NumPy arrays. They are copied to float64 in the same memory layout.
+    step
+        h in (f(x+h) − f(x−h)) / 2h, relative to max(1, |x|).
+    rtol, atol
+        The allowed difference is rtol · |value| + atol · the largest entry of the argument's
+        gradient, plus the effect of rounding errors in the function's value.
 
-    Each gradient must also come out the same when it alone is wanted.
-
-    Raises GradientError naming the worst entry, both values and the step; TypeError for arrays
-    that are not floating-point, and for a function that returns something else than tensors.
+    Raises
+    ------
+    GradientError
+        If a gradient differs. The message names the worst entry, both values and the step.
+    TypeError
+        If the arrays are not floating-point, or the function does not return tensors.
     """
     rng = np.random.default_rng(seed)
     arrays = [_widened(a) for a in arrays]
@@ -59,14 +65,14 @@ def check_gradients(
 
     size = sum(float(np.abs(y.data * c).sum()) for y, c in zip(outputs, cotangents, strict=True))
     if not np.isfinite(size):
-        raise GradientError("the function's value is not finite here, so it has no gradient")
+        raise GradientError("the function's value is not finite, so it has no gradient here")
     worst, complaint = 1.0, None
     for position, (array, gradient) in enumerate(zip(arrays, gradients, strict=True)):
         scale = np.abs(gradient[np.isfinite(gradient)]).max(initial=0)
         (alone,) = _gradients(function, arrays, cotangents, [position])
         if not np.allclose(alone, gradient, rtol=rtol, atol=atol * scale, equal_nan=True):
             where = f"argument {position} {array.shape}"
-            raise GradientError(f"{where}: the gradient is another when it alone is wanted")
+            raise GradientError(f"{where}: the gradient differs when no other is required")
         for direction, label, length in _directions(array, rng):
             moved, h = direction != 0, step * length
             found = float(gradient[moved] @ direction[moved])
@@ -75,15 +81,15 @@ def check_gradients(
             apart = abs(found - numeric) / (atol * scale + rtol * abs(numeric) + rounding + TINY)
             apart = np.inf if np.isnan(apart) else apart
             if apart > worst:
-                says = f"the gradient says {found:.9g}, central differences"
-                says = f"{label}: {says} with step {h:.1g} say {numeric:.9g}"
+                says = f"the gradient is {found:.9g}, but central differences"
+                says = f"{label}: {says} with step {h:.1g} give {numeric:.9g}"
                 worst, complaint = apart, f"argument {position} {array.shape}, {says}"
     if complaint:
         raise GradientError(complaint)
 
 
 def _gradients(function, arrays, cotangents, wanted):
-    """Return the gradients of the arguments `wanted`, by the pullbacks."""
+    """Return the gradients of the arguments `wanted`, computed by the pullbacks."""
     tensors = [Tensor(a, requires_grad=i in wanted) for i, a in enumerate(arrays)]
     outputs = _as_list(function(*tensors))
     terms = [(y * c).sum() for y, c in zip(outputs, cotangents, strict=True)]
@@ -96,7 +102,7 @@ def _gradients(function, arrays, cotangents, wanted):
 
 
 def _widened(array):
-    """Copy to float64, transposed, strided or reversed in memory where `array` is."""
+    """Return a float64 copy that is transposed, strided or reversed in memory if `array` is."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
         raise TypeError(f"check_gradients takes floating-point NumPy arrays, not {kind}")
@@ -115,7 +121,7 @@ def _as_list(outputs):
 
 
 def _directions(array, rng):
-    """Yield (direction, its name, step factor): each entry of a small array, else random ones."""
+    """Yield (direction, label, step factor): all entries of a small array, else random ones."""
     if array.size <= ALL_ENTRIES:
         for index in np.ndindex(array.shape):
             direction = np.zeros_like(array)
@@ -129,7 +135,7 @@ def _directions(array, rng):
 
 
 def _central_difference(value, array, direction, h):
-    """(f(x + h d) − f(x − h d)) / 2h, moving `array` in place and putting it back."""
+    """Return (f(x + h d) − f(x − h d)) / 2h; `array` is changed in place and then restored."""
     saved = array.copy()
     array[...] = saved + h * direction
     above = value()

@@ -1,11 +1,11 @@
-"""The graph that ops record, and its backward sweep.
+"""The computation graph that ops record, and the backward pass through it.
 
-A node is a step: what it came from and its pullback (vector-Jacobian product), which takes
-g = ∂loss/∂value to ∂loss/∂argument. What all ops need on the way back is done here, once: summing
-over broadcast axes, checking gradients, accumulating, skipping gradients nobody wants, and freeing
-what a pullback captured as soon as it has run.
+A node represents one operation. It stores its parents and its pullback (vector-Jacobian product),
+which maps g = ∂loss/∂value to ∂loss/∂argument. The tasks that all ops share in the backward pass
+are implemented here: summing over broadcast axes, checking and accumulating gradients, skipping
+gradients that are not required, and freeing the arrays of a pullback as soon as it has run.
 
-Pullbacks work on raw arrays and are not recorded: there are no second derivatives.
+Pullbacks operate on raw arrays and are not recorded, so there are no second derivatives.
 """
 
 import functools
@@ -21,13 +21,13 @@ import numpy as np
 from minicaps.backend import array_module, is_array
 
 is_recording = ContextVar("recording", default=True)  # per thread and per task
-observer = ContextVar("observer", default=None)  # of a profile: does (name, way, run), runs run()
-_next_id = itertools.count().__next__  # order of creation is an order of dependence
+observer = ContextVar("observer", default=None)  # a profiler's observer(name, way, run) calls run()
+_next_id = itertools.count().__next__  # a node depends only on nodes with smaller numbers
 
 
 @contextmanager
 def recording(on):
-    """Inside this block ops record a graph, or do not."""
+    """Context manager that turns graph recording on or off."""
     token = is_recording.set(on)
     try:
         yield
@@ -36,20 +36,20 @@ def recording(on):
 
 
 def no_grad() -> AbstractContextManager[None]:
-    """Inside this block ops record no graph: nothing to differentiate, nothing to keep."""
+    """Context manager that disables graph recording, so nothing is kept for a backward pass."""
     return recording(False)
 
 
 def observed(name, way, run):
-    """Return run(), or what the observer makes of it; way: "forward" or "backward"."""
+    """Call run(), through the observer if there is one; `way` is "forward" or "backward"."""
     watch = observer.get()
     return watch(name, way, run) if watch else run()
 
 
 class Node:
-    """A step of the graph: who it came from (`parents`) and how to go back (`pullback`).
+    """A node of the graph, with the nodes of its inputs (`parents`) and its `pullback`.
 
-    leaf: a weak reference to the tensor that gets the gradient, for the leaves of the graph.
+    leaf: for leaves of the graph, a weak reference to the tensor that receives the gradient.
     """
 
     __slots__ = ("dtype", "id", "leaf", "name", "parents", "pullback", "shape", "versions")
@@ -60,33 +60,34 @@ class Node:
         self.versions = tuple(p and p.version() for p in parents)
 
     def version(self):
-        """How often the data of this leaf was replaced; None if it is gone, or no leaf."""
+        """Return how often the leaf's data was replaced, or None if this is not a living leaf."""
         tensor = self.leaf and self.leaf()
         return None if tensor is None else tensor._version
 
 
 class joint(NamedTuple):
-    """Marks a pullback whose gradients share one sweep.
+    """A pullback that computes the gradients of all arguments together.
 
-    sweep(g, wanted) returns one gradient for each positional argument; `wanted` is a tuple of
-    booleans, and an entry that is not wanted may be None. The arrays must be distinct.
+    sweep(g, wanted) returns one gradient for each positional argument. `wanted` is a tuple of
+    booleans that specifies which gradients are required; the others may be None. The returned
+    arrays must be distinct.
     """
 
     sweep: Callable
 
 
 def backward(output, cotangent=None):
-    """Sweep the graph from `output` to its leaves, adding to their `.grad`; frees the graph.
+    """Propagate gradients from `output` to the leaves, add them to `.grad`, and free the graph.
 
-    cotangent: the gradient of the loss with respect to `output`, an array of its shape and dtype;
-    may be left out for an output of one element, and is 1 then.
+    cotangent: the gradient of the loss with respect to `output`, an array of the same shape and
+    dtype; it may be omitted if `output` has a single element, and is then 1.
     """
     if output.node is None:
-        raise RuntimeError("backward() on a tensor that depends on none with requires_grad=True")
+        raise RuntimeError("backward() needs a tensor that depends on one with requires_grad=True")
     g = _initial_cotangent(output, cotangent)
     pending, queue = {output.node.id: (output.node, g)}, [-output.node.id]
     while queue:
-        # The youngest node is always ready: whatever used its value was created later.
+        # The newest node is always ready, because all nodes that use its value are newer.
         node, g = pending.pop(-heapq.heappop(queue))
         if node.leaf is not None:
             _deposit(node, g)
@@ -101,13 +102,13 @@ def backward(output, cotangent=None):
             else:
                 heapq.heappush(queue, -parent.id)
             pending[parent.id] = (parent, gradient)
-        node.pullback, node.parents = None, ()  # frees what they hold
+        node.pullback, node.parents = None, ()  # release the arrays that they hold
 
 
 def _pull(node, g):
-    """Run the pullback of `node`; return a gradient of its dtype and shape for each parent."""
+    """Run the pullback of `node`; return a gradient of matching shape and dtype per parent."""
     wanted = tuple(p is not None for p in node.parents)
-    g = read_only(g.view())  # others may get it too
+    g = read_only(g.view())  # other pullbacks may receive it as well
     if isinstance(node.pullback, joint):
         gradients = node.pullback.sweep(g, wanted)
         if len(gradients) != len(wanted):
@@ -117,18 +118,18 @@ def _pull(node, g):
         pulls = node.pullback if isinstance(node.pullback, tuple) else (node.pullback,)
         if len(pulls) != len(wanted):
             raise TypeError(
-                f"{node.name} has {len(pulls)} pullbacks for {len(wanted)} arguments: write one for"
-                " each, and make what is constant keyword-only (after a *)"
+                f"{node.name} has {len(pulls)} pullbacks for {len(wanted)} arguments: provide one"
+                " for each, and make constant arguments keyword-only (after a *)"
             )
-        gradients = [pull(g) if want and pull else None for pull, want in zip(pulls, wanted)]  # noqa: B905 - counted above
+        gradients = [pull(g) if want and pull else None for pull, want in zip(pulls, wanted)]  # noqa: B905 - lengths checked
     pairs = enumerate(zip(node.parents, gradients, strict=True))
     return [parent and _fitted(gradient, node, k, parent) for k, (parent, gradient) in pairs]
 
 
 def _fitted(gradient, node, position, parent):
-    """Sum `gradient` over broadcast axes; demand the shape and dtype of `parent`."""
+    """Sum `gradient` over broadcast axes and check its shape and dtype against `parent`."""
     if gradient is None:
-        raise TypeError(f"the pullback of {node.name} has no gradient for its argument {position}")
+        raise TypeError(f"the pullback of {node.name} gives no gradient for argument {position}")
     gradient = as_array(gradient)
     if gradient.ndim >= len(parent.shape):
         gradient = unbroadcast(gradient, parent.shape)
@@ -143,7 +144,7 @@ def _fitted(gradient, node, position, parent):
 
 
 def _deposit(node, g):
-    """Add to the `.grad` of a leaf, which belongs to its tensor alone and can be written to."""
+    """Add g to the `.grad` of a leaf, a writable array that no other tensor shares."""
     tensor = node.leaf()
     if tensor is not None:
         own = g if g.base is None else g.copy(order="K")
@@ -158,28 +159,28 @@ def _initial_cotangent(output, cotangent):
         if output.size != 1:
             raise ValueError(
                 f"backward() on a tensor of shape {output.shape} needs a cotangent of that shape:"
-                " pass it, or reduce the tensor to one number first"
+                " pass one, or reduce the tensor to a single number first"
             )
         return array_module(output.data).ones_like(output.data)
     g = cotangent
     if not is_array(g) or g.shape != output.shape or g.dtype != output.dtype:
         given = f"{g.shape} {g.dtype}" if is_array(g) else type(g).__name__
-        raise ValueError(f"the cotangent is {given}, the tensor {output.shape} {output.dtype}")
-    return g.view()  # its owner may write to it
+        raise ValueError(f"the cotangent is {given}, but the tensor {output.shape} {output.dtype}")
+    return g.view()  # a view, as the caller may write to the array
 
 
 def _check_unused(node):
-    """Refuse a node that was freed, or whose inputs have other values by now."""
+    """Raise RuntimeError if the node was freed or the values of its inputs have changed."""
     if node.pullback is None:
         raise RuntimeError(
-            f"backward() reached {node.name}, whose graph an earlier backward() has freed:"
-            " compute the output again, or add the losses and call backward() once"
+            f"backward() reached {node.name}, whose graph was freed by an earlier backward():"
+            " recompute the output, or add the losses and call backward() once"
         )
     for parent, version in zip(node.parents, node.versions, strict=True):
         if parent and parent.version() not in (version, None):
             raise RuntimeError(
                 f"the data of an input of {node.name} was replaced between the forward and the"
-                " backward pass: its gradient would be wrong"
+                " backward pass, so its gradient would be wrong: repeat the forward pass"
             )
 
 
@@ -187,7 +188,7 @@ def _check_unused(node):
 
 
 def unbroadcast(g, shape):
-    """Sum `g` over the axes that broadcasting added to, or stretched from, `shape`."""
+    """Sum `g` over the axes that were added or stretched by broadcasting from `shape`."""
     if g.shape == shape:
         return g
     added = g.ndim - len(shape)
@@ -197,12 +198,12 @@ def unbroadcast(g, shape):
 
 
 def as_array(value):
-    """Return `value` as a plain array: not a scalar, as NumPy's reductions give, nor a matrix."""
+    """Return `value` as a plain array rather than a matrix or one of NumPy's scalars."""
     return value if array_module(value) is not np else np.asarray(value)
 
 
 def read_only(array):
-    """Forbid writing through `array` (on a GPU nothing can)."""
+    """Make `array` read-only, which is possible only on the CPU, and return it."""
     if isinstance(array, np.ndarray):
         array.flags.writeable = False
     return array

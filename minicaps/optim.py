@@ -1,6 +1,6 @@
-"""Optimisers, gradient clipping, and learning-rate schedules.
+"""Optimizers, gradient clipping and learning-rate schedules.
 
-An optimiser updates the parameters in place and never waits for the device.
+An optimizer updates the parameters in place and never waits for the device.
 """
 
 import math
@@ -15,12 +15,18 @@ from minicaps.threads import over_parts
 
 
 class Optimizer(ShowsCall):
-    """Base: holds the parameters by name and one array of each `slot` for each parameter.
+    """Base class of optimizers, which stores one array per slot for each named parameter.
 
-    parameters: a model, or an iterable of (name, tensor) pairs or of tensors, which are then called
-    "0", "1", …: give names if the state is to be saved.
-    learning_rate: may be changed between steps. weight_decay: decoupled from the gradient, as
-    in AdamW (Loshchilov and Hutter 2019): p ← p − lr · weight_decay · p.
+    Parameters
+    ----------
+    parameters
+        A model, or an iterable of (name, tensor) pairs or of tensors. Tensors without names are
+        called "0", "1", …; provide names if the state is to be saved.
+    learning_rate
+        The learning rate lr, which may be changed between steps.
+    weight_decay
+        Weight decay decoupled from the gradient, as in AdamW (Loshchilov and Hutter 2019):
+        p ← p − lr · weight_decay · p.
     """
 
     slots: tuple[str, ...] = ()
@@ -29,12 +35,12 @@ class Optimizer(ShowsCall):
     def __init__(self, parameters: object, learning_rate: float, weight_decay: float = 0.0):
         self.parameters = _by_name(parameters)
         if not 0 <= learning_rate < math.inf:
-            raise ValueError(f"the learning rate must be positive and finite, not {learning_rate}")
+            raise ValueError(f"the learning rate must be nonnegative and finite: {learning_rate}")
         if not 0 <= weight_decay < math.inf:
-            raise ValueError(f"the weight decay must not be negative or infinite: {weight_decay}")
+            raise ValueError(f"the weight decay must be nonnegative and finite: {weight_decay}")
         self.learning_rate, self.weight_decay = learning_rate, weight_decay
         self.steps = 0
-        self.updates = dict.fromkeys(self.parameters, 0)  # those without a gradient get none
+        self.updates = dict.fromkeys(self.parameters, 0)  # parameters without gradients are skipped
         self.state = {  # slot/name -> array
             f"{slot}/{name}": array_module(p.data).zeros_like(p.data)
             for slot in self.slots
@@ -49,42 +55,42 @@ class Optimizer(ShowsCall):
             if p.grad is None:
                 continue
             if p.grad.shape != p.shape:
-                raise ValueError(f"{name} is {p.shape}, its gradient {p.grad.shape}")
+                raise ValueError(f"{name} is {p.shape}, but its gradient is {p.grad.shape}")
             self.updates[name] += 1
             data = p.data
             if self.weight_decay:
                 data *= 1 - rate * self.weight_decay
             state = (self.state[f"{slot}/{name}"] for slot in self.slots)
             self._update(data, p.grad, rate, self.updates[name], *state)
-            p.data = data  # tells the graph that the value has changed
+            p.data = data  # the assignment marks the value as changed
 
     def state_dict(self) -> dict:
-        """Return {"steps": n, "updates/name": n, "slot/name": NumPy copy}."""
+        """Return the state as {"steps": n, "updates/name": n, "slot/name": NumPy copy}."""
         updates = {f"updates/{name}": n for name, n in self.updates.items()}
         arrays = {key: np.array(to_host(array)) for key, array in self.state.items()}
         return {"steps": self.steps, **updates, **arrays}
 
     def load_state_dict(self, state: dict) -> None:
-        """Take what `state_dict` gave; names, shapes and dtypes must all fit."""
+        """Load a state returned by `state_dict`; all names, shapes and dtypes must match."""
         expected = {"steps", *(f"updates/{name}" for name in self.parameters), *self.state}
         if expected != state.keys():
             wrong = ", ".join(sorted(expected ^ state.keys()))
-            raise ValueError(f"the optimiser's state does not fit: {wrong}")
+            raise ValueError(f"the optimizer's state does not match: {wrong}")
         for key, array in self.state.items():
             saved, own = (f"{a.shape} {a.dtype}" for a in (state[key], array))
             if saved != own:
-                raise ValueError(f"{key} is {saved} in the state and {own} in this optimiser")
+                raise ValueError(f"{key} is {saved} in the state but {own} in this optimizer")
         updates = {name: int(state[f"updates/{name}"]) for name in self.parameters}
         steps = int(state["steps"])
         if min(steps, *updates.values()) < 0:
-            raise ValueError(f"the optimiser's state counts {steps} steps, updates {updates}")
+            raise ValueError(f"the state has negative counts: {steps} steps, updates {updates}")
         for key, array in self.state.items():
             array[...] = array_module(array).asarray(state[key])
         self.steps, self.updates = steps, updates
 
 
 def _by_name(parameters):
-    """Turn parameters into {name: tensor}; refuse what would be trained wrongly or not at all."""
+    """Return {name: tensor}; reject parameters that could not be trained correctly."""
     if hasattr(parameters, "named_parameters"):
         parameters = parameters.named_parameters()
     pairs = list(parameters.items() if isinstance(parameters, dict) else parameters)
@@ -95,23 +101,26 @@ def _by_name(parameters):
     named = dict(pairs)
     for name, p in pairs:
         if not isinstance(p, Tensor) or not p.is_leaf:
-            raise TypeError(f"{name} is not a tensor made with requires_grad=True")
+            raise TypeError(f"{name} is not a tensor created with requires_grad=True")
         if isinstance(p.data, np.ndarray) and not p.data.flags.writeable:
-            raise ValueError(f"the array of {name} is read-only: make the tensor of a copy of it")
+            raise ValueError(f"the array of {name} is read-only: create the tensor from a copy")
     if len(named) < len(pairs) or len({id(p) for p in named.values()}) < len(pairs):
-        raise ValueError("two parameters have the same name, or one parameter is named twice")
+        raise ValueError("two parameters have the same name, or one parameter has two names")
     return named
 
 
 class SGD(Optimizer):
-    """m ← μ m + g; p ← p − lr m (momentum μ; 0 is plain gradient descent)."""
+    """Stochastic gradient descent with momentum: m ← μ m + g; p ← p − lr m.
+
+    momentum: μ; with 0, this is plain gradient descent.
+    """
 
     def __init__(
         self, parameters: object, learning_rate: float = 0.1, *, momentum: float = 0.9,
         weight_decay: float = 0.0,
     ):  # fmt: skip
         if not 0 <= momentum < 1:
-            raise ValueError(f"the momentum must be at least 0 and below 1, not {momentum}")
+            raise ValueError(f"the momentum must be at least 0 and less than 1, not {momentum}")
         self.momentum = momentum
         self.slots = ("momentum",) if momentum else ()
         super().__init__(parameters, learning_rate, weight_decay)
@@ -127,8 +136,8 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Adam (Kingma and Ba 2015) with decoupled weight decay.
 
-    m ← β₁ m + (1−β₁) g;  v ← β₂ v + (1−β₂) g²;  p ← p − lr · m̂ / (√v̂ + ε), where the hats
-    divide by 1−βᵗ, t counting the updates of this parameter.
+    m ← β₁ m + (1−β₁) g;  v ← β₂ v + (1−β₂) g²;  p ← p − lr · m̂ / (√v̂ + ε), where a hat
+    denotes division by 1−βᵗ, and t is the number of updates of this parameter.
     """
 
     slots = ("mean", "square")
@@ -138,12 +147,12 @@ class Adam(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
     ):  # fmt: skip
         if not all(0 <= beta < 1 for beta in betas) or not eps > 0:
-            raise ValueError(f"betas must be at least 0 and below 1, eps above 0: {betas}, {eps}")
+            raise ValueError(f"betas must be in [0, 1) and eps positive, not {betas} and {eps}")
         self.betas, self.eps = betas, eps
         super().__init__(parameters, learning_rate, weight_decay)
         for name, p in self.parameters.items():
             if p.dtype.type(eps) == 0:
-                raise ValueError(f"eps {eps} is 0 in {p.dtype}, that of {name}: try eps=1e-4")
+                raise ValueError(f"eps {eps} is 0 in {p.dtype}, the dtype of {name}: try eps=1e-4")
 
     def _update(self, p, g, rate, count, m, v):
         def update(part):
@@ -171,21 +180,23 @@ class Adam(Optimizer):
 
 
 def gradient_norm(parameters: Iterable[Tensor]) -> Array:
-    """The common norm of all gradients, a 0-d float64 array on their device, which cannot overflow
-    where squares of float32 do."""
+    """Return the joint norm of all gradients as a 0-d float64 array on their device.
+
+    The squares of float32 gradients cannot overflow in this precision.
+    """
     gradients = [p.grad for p in parameters if p.grad is not None]
     xp = array_module(*gradients)
     return xp.sqrt(sum(xp.linalg.norm(g.astype(xp.float64)) ** 2 for g in gradients))
 
 
 def clip_gradient_norm(parameters: Iterable[Tensor], limit: float) -> Array:
-    """Shorten all gradients together so that their common norm is at most `limit`.
+    """Scale all gradients by a common factor so that their joint norm is at most `limit`.
 
-    Returns the norm before, a 0-d array on the device (reading it waits for the device).
+    Returns the norm before clipping, a 0-d array on the device (reading it waits for the device).
     """
     if not limit > 0:
-        raise ValueError(f"the limit of the gradient's norm must be positive, not {limit}")
-    parameters = list(parameters)  # read twice
+        raise ValueError(f"the limit of the gradient norm must be positive, not {limit}")
+    parameters = list(parameters)  # iterated over twice
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return np.zeros(())
@@ -197,7 +208,7 @@ def clip_gradient_norm(parameters: Iterable[Tensor], limit: float) -> Array:
     return norm.astype(gradients[0].dtype)
 
 
-# name -> factor of the learning rate after `epoch` epochs (a fraction within one) of `epochs`
+# name -> factor of the learning rate after `epoch` (possibly a fraction) of `epochs` epochs
 SCHEDULES = {
     "constant": lambda epoch, epochs, decay: 1.0,
     "exponential": lambda epoch, epochs, decay: decay**epoch,

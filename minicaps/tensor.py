@@ -1,4 +1,4 @@
-"""Tensors, and `op`, which makes functions on arrays differentiable on tensors."""
+"""Tensors, and the decorator `op`, which makes functions of arrays differentiable."""
 
 import functools
 import inspect
@@ -11,20 +11,20 @@ from minicaps.graph import Node, as_array, backward, is_recording, observed, rea
 
 
 class Tensor:
-    """An array that remembers how it was computed.
+    """An array that records how it was computed, so that it can be differentiated.
 
-    data: a NumPy or CuPy array (kept, not copied), a scalar or a nested list. The graph keeps it
-    too: do not write into an array between the forward and the backward pass. Writing into a
-    result that requires a gradient, and replacing `.data`, is noticed; other writing is not.
-    requires_grad: ask `backward` to leave ∂loss/∂self in `.grad`; only for floating-point data.
+    data: a NumPy or CuPy array (not copied), a scalar or a nested list. The graph refers to the
+    same array, so do not modify it between the forward and the backward pass. Writing into a result
+    that requires a gradient and replacing `.data` are detected; other modifications are not.
+    requires_grad: whether `backward` stores ∂loss/∂self in `.grad`; only for floating-point data.
     """
 
     __slots__ = ("__weakref__", "_data", "_version", "grad", "node")
-    __array_ufunc__ = None  # makes `array * tensor` call Tensor.__rmul__
+    __array_ufunc__ = None  # so that `array * tensor` calls Tensor.__rmul__
 
     def __init__(self, data, requires_grad=False):
         if isinstance(data, Tensor):
-            raise TypeError("the data of a Tensor is already a Tensor: use it, or .detach() it")
+            raise TypeError("the data is already a Tensor: use it directly, or call its .detach()")
         self._data = as_array(data)
         if self._data.dtype.kind not in "biuf":
             raise TypeError(f"a Tensor holds real numbers, not {self._data.dtype} data")
@@ -32,8 +32,8 @@ class Tensor:
         if requires_grad:
             if self.dtype.kind != "f":
                 raise TypeError(
-                    f"only floating-point tensors can require a gradient, this one is {self.dtype}:"
-                    " convert its data with .astype(float)"
+                    "only floating-point tensors can require a gradient, but this one is"
+                    f" {self.dtype}: convert its data with .astype(float)"
                 )
             self._make_leaf()
 
@@ -42,17 +42,20 @@ class Tensor:
 
     @property
     def data(self):
-        """The raw array. Assigning (`p.data = p.data - step`) replaces it, same shape and dtype."""
+        """The underlying array.
+
+        Assigning an array of the same shape and dtype replaces it: `p.data = p.data - step`.
+        """
         return self._data
 
     @data.setter
     def data(self, array):
         array = as_array(array)
         if self.requires_grad and not self.is_leaf:
-            raise RuntimeError("the data of a result cannot be replaced: the graph holds it")
+            raise RuntimeError("the data of a result cannot be replaced: the graph refers to it")
         if array.shape != self.shape or array.dtype != self.dtype:
             new, old = f"{array.shape} {array.dtype}", f"{self.shape} {self.dtype}"
-            raise ValueError(f"the new data is {new}, this tensor is {old}: make a new Tensor")
+            raise ValueError(f"the new data is {new}, but this tensor is {old}: make a new Tensor")
         self._data = array
         self._version += 1
 
@@ -60,46 +63,47 @@ class Tensor:
     dtype = property(lambda self: self._data.dtype)
     ndim = property(lambda self: self._data.ndim)
     size = property(lambda self: self._data.size)
-    device = property(lambda self: device_of(self._data), doc='"cpu" or "gpu"')
+    device = property(lambda self: device_of(self._data), doc='The device, "cpu" or "gpu".')
     requires_grad = property(lambda self: self.node is not None)
 
     @property
     def is_leaf(self):
-        """Whether this tensor was made with requires_grad=True, so that it gets a `.grad`."""
+        """Whether this tensor was created with requires_grad=True, so that it has a `.grad`."""
         return self.node is not None and self.node.leaf is not None
 
     def move(self, array):
-        """Make a leaf hold `array`, of the same shape on any device in any precision.
+        """Replace the data of a leaf by an array of the same shape, on any device in any precision.
 
-        It stays the same tensor for all who hold it; its gradient is forgotten.
+        The tensor keeps its identity, so existing references to it remain valid. Its gradient is
+        discarded.
         """
         array = as_array(array)
         if not self.is_leaf:
-            raise TypeError("only a leaf, a tensor made with requires_grad=True, can move")
+            raise TypeError("only a leaf, a tensor created with requires_grad=True, can be moved")
         if array.shape != self.shape or array.dtype.kind != "f":
-            raise ValueError(f"a leaf {self.shape} cannot become {array.dtype} {array.shape}")
+            raise ValueError(f"a {self.shape} leaf cannot become {array.dtype} {array.shape}")
         self._data = array
         self._version += 1
         self._make_leaf()
 
     def detach(self):
-        """Return a tensor of the same data, to be read only, that `backward` does not pass."""
+        """Return a read-only tensor that shares the data but is detached from the graph."""
         return Tensor(read_only(self._data.view()))
 
     def __reduce__(self):
-        """Copy and pickle leaves as leaves of their own, results without their graph."""
+        """Copy or pickle a leaf as a new leaf, and a result without its graph."""
         return Tensor, (self._data, self.is_leaf)
 
     def numpy(self):
-        """Return the data as a NumPy array (shared memory on the CPU, a copy from the GPU)."""
+        """Return the data as a NumPy array (shared memory on the CPU, a copy from a GPU)."""
         return to_host(self._data)
 
     def item(self):
-        """Return the only element as a Python number (waits for the device)."""
+        """Return the only element as a Python number, after waiting for the device."""
         return self._data.item()
 
     def backward(self, cotangent=None):
-        """Add ∂(cotangent · self)/∂leaf to `.grad` of every leaf; see `graph.backward`."""
+        """Add ∂(cotangent · self)/∂leaf to the `.grad` of every leaf; see `graph.backward`."""
         backward(self, cotangent.data if isinstance(cotangent, Tensor) else cotangent)
 
     def __repr__(self):
@@ -120,7 +124,7 @@ class Tensor:
 
     def __bool__(self):
         if self.size != 1:
-            raise ValueError(f"the truth of shape {self.shape} is ambiguous: use .data.any()")
+            raise ValueError(f"the truth value of shape {self.shape} is ambiguous: use .data.any()")
         return bool(self._data)
 
     def __float__(self):
@@ -131,21 +135,22 @@ class Tensor:
 
     def __setitem__(self, index, value):
         raise TypeError(
-            "tensors are not assigned to in place, since the graph may hold the old values: build"
+            "tensors cannot be modified in place, because the graph may need the old values: create"
             " a new one with ops.where, or write to .data outside a graph"
         )
 
     def __array__(self, *args, **kwargs):
-        raise TypeError("a Tensor is no array by itself: use .data, .numpy() or minicaps.ops")
+        raise TypeError("cannot convert a Tensor to an array: use .data, .numpy() or minicaps.ops")
 
 
 def op(function):
-    """Make a function on arrays, returning (value, pullback), differentiable on tensors.
+    """Turn a function of arrays that returns (value, pullback) into one of tensors.
 
-    Positional arguments can carry gradients, keyword-only arguments are static. The pullback is
-    a callable g -> gradient for an op of one argument, a tuple of them for several (None where
-    no gradient exists), or `joint(sweep)`. More may follow the pullback: it is handed on as it
-    is beside the tensor, and has no gradient. `raw` of the result is the function on arrays.
+    Positional arguments can have gradients; keyword-only arguments are static. The pullback is a
+    callable g -> gradient for an op of one argument, a tuple of callables for several (None where
+    no gradient exists), or `joint(sweep)`. Additional values after the pullback are returned
+    unchanged along with the tensor and have no gradient. The attribute `raw` of the result is the
+    original function of arrays.
 
         @op
         def multiply(a, b):
@@ -171,7 +176,7 @@ def op(function):
         if is_recording.get() and any(parents):
             if any(value is a for a in arrays):
                 out._data = value = value.view()
-            read_only(value)  # writing would damage what the graph captured
+            read_only(value)  # a write would corrupt the values in the graph
             out.node = Node(function.__name__, value, parents, pullback)
         return (out, *extras) if extras else out
 
@@ -180,13 +185,13 @@ def op(function):
     return differentiable
 
 
-REGISTRY = {}  # name -> op: the tests walk it and demand a gradient check of each
+REGISTRY = {}  # name -> op; the tests require a gradient check for each entry
 
 
 def _checked(returned, name):
-    """What an op's function returned: one array, its pullback, and perhaps more."""
+    """Check the return value of an op's function: an array, its pullback and optional extras."""
     if not isinstance(returned, tuple) or len(returned) < 2 or any(map(callable, returned[2:])):
-        raise TypeError(f"{name} must return two things: its value and its pullback")
+        raise TypeError(f"{name} must return a tuple of its value and its pullback")
     value, *rest = returned
     if isinstance(value, tuple | list):
         raise TypeError(f"the value of {name} must be one array, not several")
@@ -194,22 +199,22 @@ def _checked(returned, name):
 
 
 def _given_by_name(missing, static):
-    """Take the positional parameters that are `missing` from `static` or from their defaults."""
+    """Return the `missing` positional arguments, taken from `static` or from their defaults."""
     values = ()
     for p in missing:
         if p.name not in static and p.default is p.empty:
-            break  # the call of the function says what is missing
+            break  # calling the function raises the right TypeError
         values += (static.pop(p.name, p.default),)
     return values
 
 
 def _plain(value):
-    """Let NumPy's scalars, like Python's, follow the dtype of the arrays."""
+    """Convert NumPy scalars to Python scalars, which adopt the dtype of the arrays."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _raw(argument, name):
-    """Unwrap a tensor; refuse what is no array and no number."""
+    """Unwrap a tensor; raise TypeError unless it is a tensor, an array or a number."""
     if isinstance(argument, Tensor):
         return argument._data
     argument = _plain(argument)

@@ -1,4 +1,4 @@
-"""Types of `minicaps.tensor`: most methods of `Tensor` are attached by `minicaps.ops.methods`."""
+"""Type hints of `minicaps.tensor`; `minicaps.ops.methods` attaches most methods of `Tensor`."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, ParamSpec

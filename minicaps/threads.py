@@ -1,8 +1,9 @@
-"""Work on all cores of the CPU.
+"""Parallel computation on all cores of the CPU.
 
-NumPy computes without Python's lock, so threads share the work. They are the same few threads all
-the time. BLAS has threads of its own, which after a product wait for the next one with the core
-busy, and hold up ours: a command calls `one_blas_thread`; importing minicaps changes nothing.
+NumPy releases Python's global interpreter lock, so threads can share the work; they form one pool
+that is reused throughout. BLAS has its own threads, which keep their cores busy while waiting for
+the next product and thereby delay ours. The commands therefore call `one_blas_thread`; importing
+minicaps changes nothing.
 """
 
 import math
@@ -18,30 +19,31 @@ import numpy as np
 
 from minicaps.backend import array_module
 
-LEAST = 2**18  # numbers, or 32 multiplications each, that are worth a thread
-CACHE = 2**16  # numbers of several arrays that a core's own cache holds
-AHEAD = 2  # results for each core that may be in work, or wait to be taken
-_ours = False  # whether the work of products is ours to share
-_here = threading.local()  # has .worker in a thread of ours
+LEAST = 2**18  # minimum work for threads: values, or groups of 32 multiplications
+CACHE = 2**16  # values per slice: those of several arrays fit into a core's own cache
+AHEAD = 2  # results per core that may be in progress or waiting for the caller
+_ours = False  # whether our threads, instead of those of BLAS, share matrix products
+_here = threading.local()  # has the attribute `worker` in our threads
 
 
 def cores():
-    """Number of processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)
 def _pool(workers, process):
-    """The threads; those of a parent process do not live on in a fork."""
+    """Return the thread pool of a process; a parent's threads do not survive a fork."""
     return ThreadPoolExecutor(workers, "minicaps", lambda: setattr(_here, "worker", True))
 
 
 def in_threads(function, items):
-    """Yield function(item) for all items, in their order, computed on all cores.
+    """Yield function(item) for all items in order, computed on all cores.
 
-    At most AHEAD results a core are in work or wait, so that a slow caller's memory does not fill
-    with them. A thread sees the caller's context (no_grad, numpy.errstate). What a thread calls
-    here it does itself. After an error, or where the caller stops early, nobody goes on writing.
+    At most AHEAD results per core are in progress or waiting, so that they do not fill the memory
+    if the caller is slow. Threads run in the caller's context (no_grad, numpy.errstate). A call
+    from one of these threads runs in that thread. After an error, or if the caller stops early, no
+    thread is left running.
     """
     if hasattr(_here, "worker") or cores() == 1:
         yield from map(function, items)
@@ -49,7 +51,7 @@ def in_threads(function, items):
     pool, rest, tasks = _pool(cores(), os.getpid()), deque(items), deque()
     try:
         while rest or tasks:
-            with suppress(RuntimeError):  # Python is on its way out: what is left is done here
+            with suppress(RuntimeError):  # at Python's exit: compute the rest in this thread
                 while rest and len(tasks) < AHEAD * cores():
                     tasks.append(pool.submit(copy_context().run, function, rest[0]))
                     rest.popleft()
@@ -62,16 +64,16 @@ def in_threads(function, items):
 
 
 def parts(n, most=None, workers=None):
-    """Cut range(n) into slices, one for each core or worker, none longer than `most`."""
+    """Split range(n) into slices, one for each core or worker, none longer than `most`."""
     step = max(1, min(-(-n // (workers or cores())), most or n))
     return [slice(k, min(k + step, n)) for k in range(0, n, step)]
 
 
 def over_parts(function, array):
-    """Call function(part) with slices that make up the first axis of `array`, on all cores.
+    """Call function(part) on all cores for slices that cover the first axis of `array`.
 
-    A slice has about CACHE numbers, so that several passes find them in the cache. Of a small
-    array, or one of a GPU, it is called once.
+    Each slice contains about CACHE values, so that repeated passes find them in the cache. For a
+    small array, or one on a GPU, the function is called once.
     """
     if array_module(array) is not np or array.size < LEAST:
         function(...)
@@ -87,7 +89,7 @@ def over_parts(function, array):
 
 
 def matmul(a, b, out=None):
-    """a @ b on all cores: matrices, or stacks of them, that broadcast. out: neither a nor b."""
+    """Compute a @ b on all cores; stacks of matrices broadcast. `out` must not be a or b."""
     xp = array_module(a, b)
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     small = math.prod(shape) * a.shape[-1] < 32 * LEAST
@@ -107,7 +109,7 @@ def matmul(a, b, out=None):
 
 
 def one_blas_thread():
-    """Limit BLAS to one thread, for good, since our threads share its work already."""
+    """Limit BLAS to one thread permanently, since our threads already share its work."""
     from threadpoolctl import threadpool_limits
 
     global _ours

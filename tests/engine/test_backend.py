@@ -1,4 +1,4 @@
-"""Which device is chosen, what is said when it cannot be, and that importing changes nothing."""
+"""The choice of the device, the errors if it cannot be used, and imports without side effects."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def test_unknown_devices_are_refused(name):
         choose_device(name)
 
 
-# --- Arrays and where they live ------------------------------------------------------------------
+# --- Arrays and their devices --------------------------------------------------------------------
 
 
 def test_put_and_to_host_are_inverse(device):
@@ -140,7 +140,7 @@ def test_tf32_is_allowed_on_a_gpu_only(strict_cupy, monkeypatch):
         gpu.allow_tf32(allowed)
         assert os.environ["CUPY_TF32"] == found
     cpu.allow_tf32(False)
-    with pytest.raises(ValueError, match="TF32 is for GPUs, and this is the CPU"):
+    with pytest.raises(ValueError, match="TF32 requires a GPU; the device is the CPU"):
         cpu.allow_tf32(True)
     assert os.environ["CUPY_TF32"] == "0"
 

@@ -1,4 +1,4 @@
-"""The checker itself: right gradients pass, wrong ones do not, and the message says where."""
+"""The checker itself: correct gradients pass, wrong ones fail, and the message says where."""
 
 import re
 
@@ -14,13 +14,13 @@ from minicaps.tensor import op
 SMALL, LARGE = (5, 7), (30, 40)
 assert np.prod(SMALL) <= ALL_ENTRIES < np.prod(LARGE)
 MESSAGE = re.compile(
-    r"argument (\d+) \(.*\), (.*): the gradient says (.+), "
-    r"central differences with step (.+) say (.+)"
+    r"argument (\d+) \(.*\), (.*): the gradient is (.+), "
+    r"but central differences with step (.+) give (.+)"
 )
 
 
 def square(change=lambda gradient: gradient):
-    """x² whose gradient is spoiled by `change`."""
+    """Return a function that computes x² with a gradient altered by `change`."""
 
     @op
     def spoiled_square(x):
@@ -30,7 +30,7 @@ def square(change=lambda gradient: gradient):
 
 
 def at(index, change):
-    """Spoil one entry of a gradient."""
+    """Return a function that alters one entry of a gradient."""
 
     def changed(gradient):
         gradient[index] = change(gradient[index])
@@ -40,7 +40,7 @@ def at(index, change):
 
 
 def complaint(function, *arrays, **options):
-    """The parts of the message: argument, place, gradient, step, central difference."""
+    """Return the parts of the message: argument, entry, gradient, step, central difference."""
     with pytest.raises(GradientError) as caught:
         check_gradients(function, *arrays, **options)
     argument, place, found, step, numeric = MESSAGE.fullmatch(str(caught.value)).groups()
@@ -120,7 +120,7 @@ def test_ones_as_cotangent_would_be_blind_to_a_wrong_softmax():
         return y, lambda g: 2 * pullback(g)
 
     x = draw(3, 4)
-    check_gradients(lambda x: doubled_softmax(x).sum(axis=-1), x)  # what all ones amount to
+    check_gradients(lambda x: doubled_softmax(x).sum(axis=-1), x)  # a cotangent of ones
     _, _, found, _, numeric = complaint(doubled_softmax, x)
     assert found == pytest.approx(2 * numeric)
 
@@ -240,5 +240,5 @@ def test_each_gradient_is_checked_alone_too():
     def lazy(a, b):
         return a * b, joint(lambda g, wanted: [g * b * (1 + (not wanted[1])), g * a])
 
-    with pytest.raises(GradientError, match=r"argument 0 .* another when it alone is wanted"):
+    with pytest.raises(GradientError, match=r"argument 0 .* differs when no other is required"):
         check_gradients(lazy, np.ones(3), np.ones(3))

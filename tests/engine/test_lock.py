@@ -1,4 +1,4 @@
-"""One run at a time in a folder."""
+"""The lock that allows only one run at a time in a folder."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ with locked(sys.argv[1]):
 
 @pytest.fixture(params=["folder", "file"])
 def kind(request, monkeypatch):
-    """Both kinds of lock: the second is that of systems without fcntl."""
+    """Use both kinds of lock; the second is for systems without fcntl."""
     if request.param == "file":
         monkeypatch.setattr(storage, "fcntl", None)
     return request.param
@@ -30,7 +30,7 @@ def kind(request, monkeypatch):
 
 def test_a_second_one_is_refused_until_the_first_ends(kind, tmp_path):
     with locked(tmp_path):
-        for _ in range(2):  # one that is refused does not let go of it
+        for _ in range(2):  # a rejected one does not release it
             refused = pytest.raises(CheckpointError, match=f"is writing into {tmp_path}: wait")
             with refused, locked(tmp_path):
                 pass
@@ -72,7 +72,7 @@ def test_what_a_new_run_may_take(tmp_path):
     check_unused(tmp_path)
     check_unused(tmp_path / "new")
     (tmp_path / storage.FILE).touch()
-    check_unused(tmp_path)  # only a lock, whose holder is asked next
+    check_unused(tmp_path)  # only a lock, whose holder is checked next
     (tmp_path / "mine").touch()
     for path in (tmp_path, tmp_path / "mine"):
         with pytest.raises(ValueError, match="exists already: choose another --out"):

@@ -1,4 +1,4 @@
-"""Optimisers against their formulas, clipping, schedules, and what a step may touch."""
+"""Optimizers against their formulas, clipping, schedules, and what a step may modify."""
 
 import math
 
@@ -18,7 +18,7 @@ def draw(shape, seed):
 
 
 def parameters(dtype=np.float64):
-    """A weight in an unusual memory layout, a bias and a 0-d scale."""
+    """Return a weight in an unusual memory layout, a bias and a 0-d scale."""
     made = {}
     for n, (name, shape) in enumerate(SHAPES.items()):
         data = np.asfortranarray(draw(shape, n).astype(dtype)).reshape(shape, order="A")
@@ -31,7 +31,7 @@ def gradient(name, step, dtype=np.float64):
 
 
 def train(optimizer, steps=STEPS, start=0):
-    """Step with gradients that are known for every step; return what became of the parameters."""
+    """Take steps with known gradients; return the resulting parameters."""
     for step in range(start, start + steps):
         for name, p in optimizer.parameters.items():
             p.grad = gradient(name, step, p.dtype)
@@ -239,10 +239,10 @@ def test_an_optimiser_refuses_what_it_would_train_wrongly():
         with pytest.raises(TypeError, match="takes a model, its parameters, or"):
             Adam(wrong)
     for twice in ([("a", first), ("a", second)], [("a", first), ("b", first)]):
-        with pytest.raises(ValueError, match="the same name, or one parameter is named twice"):
+        with pytest.raises(ValueError, match="the same name, or one parameter has two names"):
             Adam(twice)
     for rate in (-1, math.nan, math.inf):
-        with pytest.raises(ValueError, match="learning rate must be positive"):
+        with pytest.raises(ValueError, match="learning rate must be nonnegative"):
             SGD([("a", first)], rate)
     for wrong in ({"weight_decay": -1}, {"betas": (0.9, 1.0)}, {"eps": 0}):
         with pytest.raises(ValueError, match="must"):
@@ -251,17 +251,17 @@ def test_an_optimiser_refuses_what_it_would_train_wrongly():
         with pytest.raises(ValueError, match="momentum must be"):
             SGD([("a", first)], momentum=momentum)
     for no_leaf in (np.ones(2), Tensor(np.ones(2)), first * 1):
-        with pytest.raises(TypeError, match="a is not a tensor made with requires_grad"):
+        with pytest.raises(TypeError, match="a is not a tensor created with requires_grad"):
             Adam([("a", no_leaf)])
-    with pytest.raises(ValueError, match="one parameter is named twice"):
+    with pytest.raises(ValueError, match="one parameter has two names"):
         Adam([first, first])
-    with pytest.raises(ValueError, match="the array of a is read-only: make the tensor of a copy"):
+    with pytest.raises(ValueError, match="the array of a is read-only: create the tensor from a"):
         SGD([("a", Tensor((first * 1).data, requires_grad=True))])
     half = Tensor(np.ones(2, np.float16), requires_grad=True)
-    with pytest.raises(ValueError, match="eps 1e-08 is 0 in float16, that of b: try eps=1e-4"):
+    with pytest.raises(ValueError, match="eps 1e-08 is 0 in float16, the dtype of b: try eps"):
         Adam([("a", first), ("b", half)])
     first.grad = np.ones(1)  # would broadcast silently
-    with pytest.raises(ValueError, match=r"a is \(2,\), its gradient \(1,\)"):
+    with pytest.raises(ValueError, match=r"a is \(2,\), but its gradient is \(1,\)"):
         SGD([("a", first)]).step()
 
 
@@ -302,7 +302,7 @@ def test_a_wrong_constructor_call_shows_the_right_one(wrong, call):
     with pytest.raises((TypeError, ValueError)) as caught:
         wrong()
     (note,) = caught.value.__notes__
-    assert note.startswith(f"The call is {call}"), note
+    assert note.startswith(f"The signature is {call}"), note
 
 
 def test_the_call_shown_is_that_of_the_innermost_layer():
@@ -312,7 +312,7 @@ def test_the_call_shown_is_that_of_the_innermost_layer():
 
     with pytest.raises(TypeError) as caught:
         Network()
-    assert caught.value.__notes__[0].startswith("The call is Linear(")
+    assert caught.value.__notes__[0].startswith("The signature is Linear(")
 
 
 def test_adam_in_half_precision_leaves_alone_what_has_gradient_zero():
@@ -323,7 +323,7 @@ def test_adam_in_half_precision_leaves_alone_what_has_gradient_zero():
 
 
 def test_bias_correction_counts_the_updates_of_each_parameter():
-    """Adam's first step is as long as the learning rate, also when it comes late."""
+    """Adam's first step is as long as the learning rate, even if it comes late."""
     early, late = Tensor(np.zeros(1), True), Tensor(np.zeros(1), True)
     adam = Adam([("early", early), ("late", late)], 0.1)
     for _ in range(10):
@@ -352,17 +352,17 @@ def test_clipping_gradients_whose_squares_overflow():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.pop("mean/bias"), "does not fit: mean/bias"),
-        (lambda s: s.pop("steps"), "does not fit: steps"),
-        (lambda s: s.update(more=s["mean/bias"]), "does not fit: more"),
-        (lambda s: s.update({"updates/bias": -1}), r"counts \d+ steps, updates .*'bias': -1"),
+        (lambda s: s.pop("mean/bias"), "does not match: mean/bias"),
+        (lambda s: s.pop("steps"), "does not match: steps"),
+        (lambda s: s.update(more=s["mean/bias"]), "does not match: more"),
+        (lambda s: s.update({"updates/bias": -1}), r"counts: \d+ steps, updates .*'bias': -1"),
         (
             lambda s: s.update({"square/bias": np.ones(5)}),
-            r"square/bias is \(5,\) float64 in the state and \(4,\) float64 in this optimiser",
+            r"square/bias is \(5,\) float64 in the state but \(4,\) float64 in this optimizer",
         ),
         (
             lambda s: s.update({"square/bias": np.ones(4, np.float32)}),
-            r"square/bias is \(4,\) float32 in the state and \(4,\) float64 in this optimiser",
+            r"square/bias is \(4,\) float32 in the state but \(4,\) float64 in this optimizer",
         ),
     ],
 )

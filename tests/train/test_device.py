@@ -165,7 +165,7 @@ def test_tf32_is_refused_on_the_cpu(monkeypatch, capsys, device):
     monkeypatch.setitem(sys.modules, "cupy", None)
     said = refused(capsys, *TINY, "--device", device, "--tf32", "--out", "run", code=2)
     why = {"cpu": "chosen", "auto": "auto: CuPy cannot be imported"}[device]
-    assert said.endswith(f"error: TF32 is for GPUs, and this is the CPU (NumPy) ({why})\n")
+    assert said.endswith(f"error: TF32 requires a GPU; the device is the CPU (NumPy) ({why})\n")
     assert not Path("run").exists()
 
 

@@ -1,7 +1,7 @@
-"""Differentiable functions on tensors: every one returns a value and knows its gradient."""
+"""Differentiable functions of tensors, each of which defines its own gradient."""
 
 from minicaps.ops import activation, capsule, conv, loss, math, pool, product, reduce, shape
-from minicaps.ops import methods as _methods  # noqa: F401 - gives Tensor its operators
+from minicaps.ops import methods as _methods  # noqa: F401 - attaches the operators of Tensor
 from minicaps.ops.activation import *
 from minicaps.ops.capsule import *
 from minicaps.ops.conv import *

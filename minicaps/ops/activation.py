@@ -1,4 +1,4 @@
-"""Activation functions and softmax, safe for arguments of any size."""
+"""Activation functions and softmax, numerically stable for arguments of any magnitude."""
 
 from minicaps.backend import array_module
 from minicaps.ops.math import as_float
@@ -10,7 +10,7 @@ __all__ = ["log_sigmoid", "log_softmax", "relu", "sigmoid", "softmax", "tanh"]
 
 @op
 def relu(x):
-    """max(0, x), with slope 0 at 0."""
+    """Rectified linear unit, max(0, x), with slope 0 at 0."""
     xp = array_module(x)
     y = xp.empty_like(x)
     over_parts(lambda part: xp.maximum(x[part], 0, out=y[part]), y)
@@ -25,7 +25,7 @@ def relu(x):
 
 @op
 def sigmoid(x):
-    """σ(x) = 1 / (1 + e^−x), exact in both tails."""
+    """Logistic function σ(x) = 1 / (1 + e^−x), accurate in both tails."""
     xp, x = array_module(x), as_float(x)
     e = xp.exp(-xp.abs(x))  # cannot overflow
     share = 1 / (1 + e)
@@ -40,14 +40,14 @@ def tanh(x):
 
     def pullback(g):
         e = xp.exp(-xp.abs(x)) ** 2
-        return g * (4 * e / (1 + e) ** 2)  # 1 − tanh² x, exact in both tails
+        return g * (4 * e / (1 + e) ** 2)  # 1 − tanh² x, accurate in both tails
 
     return xp.tanh(x), pullback
 
 
 @op
 def log_sigmoid(x):
-    """ln σ(x) = −softplus(−x)."""
+    """Logarithm of the sigmoid, ln σ(x) = −softplus(−x)."""
     x = as_float(x)
     y = -array_module(x).logaddexp(-x, 0)
     return y, lambda g: g * sigmoid.raw(-x)[0]
@@ -55,7 +55,7 @@ def log_sigmoid(x):
 
 @op
 def softmax(x, *, axis: int = -1):
-    """e^x / Σ e^x over `axis`."""
+    """Softmax function, e^x / Σ e^x over `axis`."""
     xp, x = array_module(x), as_float(x)
     y = xp.exp(x - x.max(axis=axis, keepdims=True))
     y /= y.sum(axis=axis, keepdims=True)
@@ -64,7 +64,7 @@ def softmax(x, *, axis: int = -1):
 
 @op
 def log_softmax(x, *, axis: int = -1):
-    """x − ln Σ e^x over `axis`."""
+    """Logarithm of the softmax, x − ln Σ e^x over `axis`."""
     xp, x = array_module(x), as_float(x)
     shifted = x - x.max(axis=axis, keepdims=True)
     y = shifted - xp.log(xp.exp(shifted).sum(axis=axis, keepdims=True))

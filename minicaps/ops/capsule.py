@@ -1,4 +1,4 @@
-"""What capsules add to neural networks: squash, length, mask."""
+"""Operations on capsules: length, direction, squash and mask."""
 
 import math
 
@@ -13,32 +13,33 @@ __all__ = ["direction", "length", "mask", "squash"]
 
 
 def _total(x, axis):
-    """Sum over `axis`, kept with size 1. BLAS adds up short rows much faster than NumPy."""
+    """Sum over `axis`, keeping it with size 1; BLAS sums short rows much faster than NumPy."""
     if axis not in (-1, x.ndim - 1):
         return x.sum(axis=axis, keepdims=True)
     return x @ array_module(x).ones((x.shape[-1], 1), x.dtype)
 
 
 def _polar(s, axis):
-    """Split vectors into direction (0 for the zero vector) and length.
+    """Split vectors into their directions (0 for the zero vector) and lengths.
 
-    Dividing by the mean size of the components first keeps squares from overflowing or vanishing.
+    The vectors are first divided by the mean magnitude of their components, so that the squares
+    neither overflow nor underflow.
     """
     xp, s = array_module(s), as_float(s)
     numbers = s.shape[normalize_axis_index(axis, s.ndim)]
     scale = _total(xp.abs(s) / max(1, numbers), axis)
-    divisor = xp.where(scale == 0, math.inf, scale)  # too short to be measured: the zero vector
+    divisor = xp.where(scale == 0, math.inf, scale)  # vectors too short to measure become zero
     unit = s / divisor
     norm = xp.sqrt(_total(unit * unit, axis))
     unit /= xp.where(norm == 0, 1, norm)
     limits = xp.finfo(s.dtype)
-    largest = float(limits.max) * (1 - 4 * float(limits.eps))  # a longer vector counts as this long
+    largest = float(limits.max) * (1 - 4 * float(limits.eps))  # longer vectors count as this long
     return unit, scale * xp.minimum(norm, largest / xp.maximum(divisor, 1))
 
 
 @op
 def length(v, *, axis: int = -1):
-    """|v| over `axis`, which disappears; the gradient at the zero vector is 0."""
+    """Length |v| along `axis`, which is removed; the gradient at the zero vector is 0."""
     xp = array_module(v)
     unit, n = _polar(v, axis)
     return n.squeeze(axis), lambda g: xp.expand_dims(g, axis) * unit
@@ -46,7 +47,7 @@ def length(v, *, axis: int = -1):
 
 @op
 def direction(v, *, axis: int = -1):
-    """v/|v| over `axis`; 0 at the zero vector, with gradient 0."""
+    """Unit vector v/|v| along `axis`; the zero vector is mapped to 0, with gradient 0."""
     xp = array_module(v)
     unit, n = _polar(v, axis)
     inverse = xp.where(n == 0, 0, 1 / xp.maximum(n, float(xp.finfo(n.dtype).tiny)))
@@ -54,7 +55,7 @@ def direction(v, *, axis: int = -1):
 
 
 def _paper(xp, n, a=1.0):
-    """g = n²/(a+n²), g/n, g' = 2an/(a+n²)²; with h² = a+n² no square overflows."""
+    """Return g = n²/(a+n²), g/n and g' = 2an/(a+n²)²; with h² = a+n², no square overflows."""
     h = xp.hypot(n, math.sqrt(a))
     g = (n / h) ** 2
     return g, n / h / h, 2 * a * (n / h) / h / h / h
@@ -76,28 +77,28 @@ def _rational(xp, n):
 
 
 def _ratio(xp, g, n):
-    """g(n)/n, and its limit 1 at n = 0."""
+    """Return g(n)/n, which has the limit 1 at n = 0."""
     return xp.where(n == 0, 1, g / xp.where(n == 0, 1, n))
 
 
-# kind -> function of the length n returning the new length g(n), g(n)/n and the slope g'(n)
+# kind -> function of the length n that returns the new length g(n), g(n)/n and the slope g'(n)
 SQUASHES = {"paper": _paper, "half": lambda xp, n: _paper(xp, n, a=0.5)}
 SQUASHES |= {"tanh": _tanh, "exp": _exp, "rational": _rational}
 
 
 def check_squash(kind):
-    """Raise ValueError unless `kind` names a squash."""
+    """Raise ValueError unless `kind` is a known squash function or "none"."""
     if kind not in SQUASHES and kind != "none":
         raise ValueError(f"unknown squash {kind!r}: choose {', '.join(SQUASHES)} or none")
 
 
 @op
 def squash(s, *, axis: int = -1, kind: str = "paper"):
-    """Shorten the vectors along `axis` to a length in [0, 1) and keep their direction.
+    """Shrink the vectors along `axis` to a length in [0, 1) without changing their direction.
 
-    v = g(n) s/n, n = |s|, with g by `kind`: "paper" n²/(1+n²) (Sabour et al. 2017, eq. 1),
-    "half" n²/(½+n²), "tanh" tanh n, "exp" 1−e^−n, "rational" n/(1+n), "none" n (v = s).
-    Value and gradient are exact at the zero vector.
+    v = g(n) s/n with n = |s|, where `kind` selects g: "paper" n²/(1+n²) (Sabour et al. 2017,
+    eq. 1), "half" n²/(½+n²), "tanh" tanh n, "exp" 1−e^−n, "rational" n/(1+n), or "none" n (v = s).
+    The value and the gradient are exact at the zero vector.
     """
     check_squash(kind)
     if kind == "none":
@@ -116,9 +117,9 @@ def squash(s, *, axis: int = -1, kind: str = "paper"):
 
 @op
 def mask(poses, keep):
-    """Set to zero all capsules but one of each sample.
+    """Set all capsules of each sample to zero except one.
 
-    poses (B, J, D); keep (B,) the index of the capsule that stays, or (B, J) zeros and ones.
+    poses: (B, J, D). keep: the index of the capsule to keep, (B,), or zeros and ones (B, J).
     """
     chosen = one_hot(keep, poses[:, :, 0])[..., None]
     return poses * chosen, (lambda g: g * chosen, None)

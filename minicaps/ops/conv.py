@@ -1,8 +1,8 @@
-"""Convolution (cross-correlation, as everywhere in deep learning), plain and fast.
+"""2-D convolution (cross-correlation, as usual in deep learning), in a plain and a fast version.
 
 Letters: B batch, C input channels, H×W image, O output channels, K×L kernel, P×Q output.
-Images are NCHW, kernels OIHW in shape. In memory the fast version works channels last: a patch
-row of the image is then one run of L·C numbers, and copying patches is what costs.
+Images have shape NCHW and kernels OIHW. In memory, the fast version stores the channels last,
+because copying patches dominates the cost and a row of a patch is then one run of L·C numbers.
 """
 
 import itertools
@@ -20,36 +20,36 @@ from minicaps.threads import in_threads, over_parts, parts
 
 __all__ = ["conv2d", "conv2d_plain"]
 
-# Bytes of patches at a time: more leaves the cache, fewer feed BLAS less well
+# Bytes of patches per block: larger blocks exceed the cache, and smaller ones slow BLAS down
 WORKSPACE = 32 * 2**20
 
 
 def _check(x, weight, bias, stride, padding):
-    """Refuse what cannot be convolved."""
+    """Raise an error if the arguments cannot be convolved."""
     if x.ndim != 4 or weight.ndim != 4:
         given = f"{x.shape} and {weight.shape}"
-        raise ValueError(f"conv2d wants images (B, C, H, W) and kernels (O, C, K, L), not {given}")
+        raise ValueError(f"conv2d needs images (B, C, H, W) and kernels (O, C, K, L), not {given}")
     if x.shape[1] != weight.shape[1]:
-        raise ValueError(f"the images have {x.shape[1]} channels, the kernels {weight.shape[1]}")
+        raise ValueError(f"the images have {x.shape[1]} channels but the kernels {weight.shape[1]}")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"the bias must have shape {weight.shape[:1]}, not {bias.shape}")
     check_window(x.shape, weight.shape[2:], stride, padding)
 
 
 def check_window(shape, window, stride, padding):
-    """Refuse a window that does not fit on images (…, H, W)."""
+    """Raise an error if a window does not fit into images (…, H, W)."""
     if not all(isinstance(n, int | np.integer) for n in (stride, padding)):
-        raise TypeError(f"stride and padding are one whole number each: {stride!r}, {padding!r}")
+        raise TypeError(f"stride and padding must be integers, not {stride!r} and {padding!r}")
     if min(*window, stride) < 1 or padding < 0:
         given = f"{window}, {stride}, {padding}"
-        raise ValueError(f"window and stride must be at least 1 and padding 0: {given}")
+        raise ValueError(f"window and stride must be positive and padding nonnegative: {given}")
     if any(n + 2 * padding < k for n, k in zip(shape[-2:], window, strict=True)):
         (k, l), (h, w) = window, shape[-2:]
         raise ValueError(f"a {k}×{l} window does not fit into images of {h}×{w}, padding {padding}")
 
 
 def windows(x, window, stride):
-    """View every window of channels-last images: (B, H, W, C) -> (B, P, Q, K, L, C), no copy."""
+    """Return a view of all windows of channels-last images: (B, H, W, C) -> (B, P, Q, K, L, C)."""
     b, h, w, c = x.shape
     p, q = output_size(h, window[0], stride), output_size(w, window[1], stride)
     sb, sh, sw, sc = x.strides
@@ -59,13 +59,13 @@ def windows(x, window, stride):
 
 
 def add_windows(total, g, stride):
-    """The transpose of `windows`: add g (B, P, Q, K, L, C) to total (B, H, W, C) in place."""
+    """Add g (B, P, Q, K, L, C) to total (B, H, W, C) in place: the transpose of `windows`."""
     for k, l, seen in _places(total, g.shape[3:5], stride, g.shape[1:3]):
         seen += g[:, :, :, k, l]
 
 
 def _places(image, window, stride, outputs):
-    """For every place (k, l) in a window: the view (B, P, Q, C) of the pixels that it sees."""
+    """Yield k, l and a view (B, P, Q, C) of the pixels at position (k, l) of all windows."""
     for k, l in itertools.product(*map(range, window)):
         rows, columns = (
             slice(first, first + stride * (n - 1) + 1, stride)
@@ -75,14 +75,14 @@ def _places(image, window, stride, outputs):
 
 
 def pull_windows(image, g, stride):
-    """Gradient, NCHW, of the channels-last `image` whose windows have the gradient g."""
+    """Return the gradient (NCHW) of the channels-last `image` whose windows have gradient g."""
     total = array_module(image).zeros_like(image)
     add_windows(total, g, stride)
     return total.transpose(0, 3, 1, 2)
 
 
 def channels_last(x, padding=0):
-    """Copy NCHW images to contiguous (B, H, W, C) with a border of zeros; no copy if they are."""
+    """Return NCHW images as contiguous (B, H, W, C) with zero padding, copied only if needed."""
     xp = array_module(x)
     x = x.transpose(0, 2, 3, 1)
     if padding == 0:
@@ -93,7 +93,10 @@ def channels_last(x, padding=0):
 def conv2d_plain(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: int = 1, padding: int = 0
 ) -> Tensor:
-    """The definition: multiply every window by the kernel and sum. Same arguments as conv2d."""
+    """Convolve by the definition: multiply each window by the kernel and sum.
+
+    The arguments are those of `conv2d`.
+    """
     _check(x, weight, bias, stride, padding)
     x = pad(x, width=((0, 0), (0, 0), (padding, padding), (padding, padding)))
     patches = _windows(x, window=weight.shape[2:], stride=stride)
@@ -103,17 +106,17 @@ def conv2d_plain(
 
 @op
 def _windows(x, *, window, stride):
-    """Windows of NCHW images, (B, P, Q, K, L, C); the gradient adds up where they overlap."""
+    """Windows (B, P, Q, K, L, C) of NCHW images; gradients add up where the windows overlap."""
     image = channels_last(x)
     return windows(image, window, stride), lambda g: pull_windows(image, g, stride)
 
 
 @op
 def conv2d(x, weight, bias=None, *, stride: int = 1, padding: int = 0):
-    """Cross-correlate images x (B, C, H, W) with kernels weight (O, C, K, L): (B, O, P, Q).
+    """Cross-correlate images x (B, C, H, W) with kernels `weight` (O, C, K, L) and add `bias` (O,).
 
-    P = (H + 2·padding − K) // stride + 1, and Q alike; bias (O,). Computed by patches, or by
-    spectra where `fourier.worthwhile` finds that these save enough.
+    The result has shape (B, O, P, Q) with P = (H + 2·padding − K) // stride + 1, and Q likewise.
+    It is computed from patches, or from spectra if these save enough (see `fourier.worthwhile`).
     """
     _check(x, weight, bias, stride, padding)
     xp = array_module(x)
@@ -138,12 +141,12 @@ def conv2d(x, weight, bias=None, *, stride: int = 1, padding: int = 0):
 
 
 def by_patches(image, kernel, stride):
-    """Correlate image (B, H, W, C) with kernel (O, K, L, C) as one product of matrices.
+    """Correlate image (B, H, W, C) with kernel (O, K, L, C) by a matrix product.
 
-    Returns y (B, P, Q, O), and a function of g, which is like y, and of two booleans that tell what
-    is wanted: the gradients of image and kernel. Patch matrix (B·P·Q, K·L·C) times kernel matrix
-    (K·L·C, O), a few images at a time: the patches of a whole batch would fill 380 MB for CapsNet's
-    second layer, and memory is slower than BLAS.
+    Returns y (B, P, Q, O) and a function of its gradient g and of two booleans, which specify
+    whether the gradients of image and kernel are required. The patch matrix (B·P·Q, K·L·C) is
+    multiplied by the kernel matrix (K·L·C, O) for a few images at a time: the patches of a whole
+    batch would take 380 MB in CapsNet's second layer, and memory is slower than BLAS.
     """
     xp = array_module(image)
     o, *window, _ = kernel.shape
@@ -183,9 +186,9 @@ def by_patches(image, kernel, stride):
 
 
 def _blocks(y, kernel):
-    """Slices of the batch whose patches fit into WORKSPACE bytes, at least one for each core.
+    """Split the batch into slices with patches of at most WORKSPACE bytes, at least one per core.
 
-    A GPU wants few and large ones.
+    A GPU needs few, large slices.
     """
     image_bytes = math.prod(y.shape[1:3]) * kernel.shape[1] * y.dtype.itemsize
     on_cpu = array_module(y) is np
@@ -194,15 +197,15 @@ def _blocks(y, kernel):
 
 
 def _rows(a):
-    """(B, P, Q, O) -> (B·P·Q, O)."""
+    """Reshape (B, P, Q, O) to (B·P·Q, O)."""
     return a.reshape(math.prod(a.shape[:3]), a.shape[3])
 
 
 def _patches(image, window, stride):
-    """The patch matrix (B·P·Q, K·L·C) of some images.
+    """Return the patch matrix (B·P·Q, K·L·C) of some images.
 
-    What lies together in memory is copied together: rows of a patch, or, of few channels, one place
-    of all patches, in a matrix that is transposed.
+    The patches are copied in long contiguous runs: row by row or, if there are few channels, one
+    position of all patches at a time, into a matrix that is then transposed.
     """
     view = windows(image, window, stride)
     size = math.prod(view.shape[3:])

@@ -1,18 +1,18 @@
-"""Convolution as a product of spectra, by matrix products.
+"""Convolution as a product of spectra, computed by matrix products.
 
-The convolution theorem: where the circular correlation of two planes is wanted, their discrete
-Fourier transforms multiply, frequency by frequency. A stride s splits image and kernel into s·s
-phases (every s-th row and column), each of which is correlated with stride 1. Written with real
-numbers alone, the theorem is a bilinear algorithm: three linear maps, and products between them,
+By the convolution theorem, a circular correlation of two planes is a product of their discrete
+Fourier transforms at each frequency. A stride s splits image and kernel into s·s phases (every
+s-th row and column), each of which is correlated with stride 1. In real arithmetic, the theorem
+becomes a bilinear algorithm that consists of three linear maps and products between them,
 
-    y = Cᵀ [(A x) ∘ (B w)]       A of image planes, B of kernels, C of outputs.
+    y = Cᵀ [(A x) ∘ (B w)]       A maps image planes, B kernels and C outputs.
 
 (a + ib)(c − id) takes three real products, a·c, b·d and (a + b)·(c − d) (Gauss), whose sums are
-rows of A, B and C; a frequency that is real takes one. So planes of 10×10 cost 148 products, the
-four phases of a stride 2 cost 592, for the 2,916 of 9×9 kernels at 6×6 places. Each is a product of
-matrices over images, channels and phases, which BLAS does. Gradients are the transposed maps.
+rows of A, B and C; a real frequency takes one. A plane of 10×10 thus costs 148 products, and the
+four phases of stride 2 cost 592, compared with 2,916 for 9×9 kernels at 6×6 positions. Each is a
+matrix product over images, channels and phases, computed by BLAS. Gradients use the transposes.
 
-Letters as in `conv`, and: N×M plane of one phase, R×S kernel of one phase, T = s·s·C, F products.
+Letters as in `conv`, plus N×M plane of one phase, R×S kernel of one phase, T = s·s·C, F products.
 """
 
 import math
@@ -26,18 +26,18 @@ from minicaps.ops.shape import output_size
 from minicaps.threads import matmul
 
 LARGEST_PLANE = 32 * 32  # pixels
-FEWEST_PLANES = 8  # of an image: phases and channels
+FEWEST_PLANES = 8  # per image, counting phases and channels
 
 
 class Transform(NamedTuple):
-    """A linear map of planes (R, S, …) to F numbers each, (F, …): along rows, then columns.
+    """A linear map from planes (R, S, …) to F numbers each, (F, …), along rows and then columns.
 
-    Row frequencies that are real come first, then real and imaginary parts of the others.
+    Real row frequencies come first, followed by the real and imaginary parts of the others.
     """
 
     rows: np.ndarray  # (N, R)
-    single: np.ndarray  # (f, S), of a real row frequency
-    pair: np.ndarray  # (3 M, 2 S), of the real and imaginary part of another
+    single: np.ndarray  # (f, S), for a real row frequency
+    pair: np.ndarray  # (3 M, 2 S), for the real and imaginary parts of a complex one
 
     def __call__(self, planes):
         xp = array_module(planes)
@@ -49,7 +49,7 @@ class Transform(NamedTuple):
         return spectrum.reshape(self.number, *planes.shape[2:])
 
     def transpose(self, spectrum):
-        """Apply the transposed map, (F, …) to (R, S, …)."""
+        """Apply the transposed map, from (F, …) to (R, S, …)."""
         xp = array_module(spectrum)
         columns, k = self.single.shape[1], math.prod(spectrum.shape[1:])
         between = xp.empty((len(self.rows) * columns, k), spectrum.dtype)
@@ -60,18 +60,18 @@ class Transform(NamedTuple):
 
     @property
     def number(self):
-        """F, the number of products."""
+        """The number of products, F."""
         real = _real(len(self.rows))
         return real * len(self.single) + (len(self.rows) - real) // 2 * len(self.pair)
 
     @property
     def multiplications(self):
-        """Their number for one plane."""
+        """The number of multiplications that transform one plane."""
         real, (n, rows), columns = _real(len(self.rows)), self.rows.shape, self.single.shape[1]
         return n * rows * columns + real * self.single.size + (n - real) // 2 * self.pair.size
 
     def _steps(self, spectrum, between):
-        """The two kinds of row frequencies: (matrix, part of spectrum, what it is made of)."""
+        """Yield (matrix, part of `spectrum`, part of `between`) for real and complex rows."""
         real, k = _real(len(self.rows)), spectrum.shape[1]
         cut, start = real * len(self.single), real * self.single.shape[1]
         for matrix, part, before in (
@@ -84,11 +84,11 @@ class Transform(NamedTuple):
 
 
 def _real(n):
-    """Number of real frequencies of n real numbers: 0 and, of an even number, n/2."""
+    """Return the number of real frequencies of n real numbers: 0 and, if n is even, n/2."""
     return 2 - n % 2
 
 
-GAUSS = {  # what of (real part, imaginary part) enters the three products
+GAUSS = {  # coefficients of (real part, imaginary part) in the three products
     "image": np.array([[1, 0], [0, 1], [1, 1]]),
     "kernel": np.array([[1, 0], [0, 1], [1, -1]]),
     "output": np.array([[1, -1], [1, 1], [0, 1]]),
@@ -97,14 +97,15 @@ GAUSS = {  # what of (real part, imaginary part) enters the three products
 
 @lru_cache(maxsize=64)
 def transform(plane, size, role, dtype, xp):
-    """The map A, B or C of planes (N, M), for arrays that fill the first `size` rows and columns.
+    """Return the map A, B or C for arrays that fill the first `size` rows and columns of a plane.
 
-    role: "image", "kernel" or "output". dtype and xp: of the matrices.
+    plane: the size (N, M). role: "image", "kernel" or "output". dtype, xp: dtype and array module
+    of the matrices.
     """
     (n, m), triple = plane, GAUSS[role]
 
     def waves(n, count):
-        """e^−iθ of all n frequencies, of those that are real, and of one of each pair of others."""
+        """Return e^−iθ for all n frequencies, for the real ones, and for one of each other pair."""
         wave = np.exp(-2j * np.pi / n * (np.outer(np.arange(n), np.arange(count)) % n))
         real = np.arange(_real(n)) * (n // 2)
         return wave, wave[real].real, wave[1 : (n + 1) // 2]
@@ -115,54 +116,55 @@ def transform(plane, size, role, dtype, xp):
 
     wave, real, others = waves(m, size[1])
     threefold = np.einsum("gp,pls->gls", triple, np.stack([others.real, others.imag]))
-    # (x + iy)(re + i im): parts of the product, of x and y
+    # Coefficients of x and y in the real and imaginary parts of (x + iy)(re + i im)
     re, im = wave.real, wave.imag
     parts = np.stack([np.concatenate([re, -im], 1), np.concatenate([im, re], 1)])
     pair = np.einsum("gp,pls->gls", triple, parts).reshape(-1, 2 * size[1])
     once = twice = 1.0
-    if role == "output":  # a frequency that is left out is the conjugate of one kept
+    if role == "output":  # each omitted frequency is the conjugate of one kept
         once, twice = 1 / (n * m), 2 / (n * m)
     single = np.concatenate([once * real, twice * threefold.reshape(-1, size[1])])
     return Transform(*(xp.asarray(a.astype(dtype)) for a in (rows, single, twice * pair)))
 
 
 def _sizes(image_shape, kernel_shape, stride):
-    """Sizes of a phase of the image (N, M), of the kernel (R, S), and of the output (P, Q)."""
+    """Return the sizes of a phase of image (N, M) and kernel (R, S), and of the output (P, Q)."""
     sides = zip(image_shape[1:3], kernel_shape[1:3], strict=True)
     out = tuple(output_size(n, k, stride) for n, k in sides)
     taps = tuple(-(-k // stride) for k in kernel_shape[1:3])
-    # The last output reads up to plane row P + R − 2: nothing wraps around into what is kept.
+    # The last output reads up to plane row P + R − 2, so no kept output contains a wraparound.
     return tuple(p + r - 1 for p, r in zip(out, taps, strict=True)), taps, out
 
 
 def _maps(image_shape, kernel_shape, stride, dtype="float64", xp=np):
-    """Sizes as in `_sizes`, and the three transforms of such arrays."""
+    """Return the sizes as in `_sizes` and the three transforms for arrays of these sizes."""
     sizes = _sizes(image_shape, kernel_shape, stride)
     pairs = zip(sizes, GAUSS, strict=True)
     return sizes, [transform(sizes[0], size, role, dtype, xp) for size, role in pairs]
 
 
 def multiplications(image_shape, kernel_shape, stride):
-    """Count the multiplications of a forward and a backward pass: (patches, products, transforms).
+    """Count the multiplications in a forward and a backward pass: (patches, products, transforms).
 
-    By patches there is one kind, by spectra there are two.
+    The first number is the cost of using patches; the other two add up to that of using spectra.
     """
     (b, _, _, c), (o, k, m, _) = image_shape, kernel_shape
     (_, _, out), maps = _maps(image_shape, kernel_shape, stride)
     t = stride * stride * c
-    vectors = 2 * b * t, 3 * t * o, 2 * b * o  # how many planes are transformed
+    vectors = 2 * b * t, 3 * t * o, 2 * b * o  # numbers of planes to transform
     transforms = sum(a.multiplications * n for a, n in zip(maps, vectors, strict=True))
     return 3 * b * math.prod(out) * k * m * c * o, 3 * maps[0].number * b * t * o, transforms
 
 
 def worthwhile(image, kernel, stride):
-    """Tell whether spectra cost less than patches, in multiplications.
+    """Return True if spectra cost fewer multiplications than patches.
 
-    Those between spectra count twice, since their matrices are smaller; so measured. CapsNet's 9×9
-    kernels of stride 2 on 256 channels, for 128 images of 20×20: 73 G by patches, 15 G and 2 G by
-    spectra. 3×3 kernels of stride 2 do not gain. Not for few channels, whose spectra are no
-    matrices, nor for half precision and integers, nor for large planes, whose kernels would have
-    spectra much larger than themselves.
+    Products of spectra count twice because their matrices are smaller; the factor was measured.
+    With CapsNet's 9×9 kernels of stride 2 on 256 channels, 128 images of 20×20 pixels cost 73 G
+    multiplications by patches, compared with 15 G and 2 G by spectra. Kernels of 3×3 with stride 2
+    do not benefit. Spectra are not used for few channels, where the products are not matrix
+    products, for half precision and integers, or for large planes, where the spectra of kernels
+    would be much larger than the kernels.
     """
     if not {image.dtype.name, kernel.dtype.name} <= {"float32", "float64"}:
         return False
@@ -175,27 +177,28 @@ def worthwhile(image, kernel, stride):
 
 
 def by_spectra(image, kernel, stride):
-    """Correlate image (B, H, W, C) with kernel (O, K, L, C).
+    """Correlate image (B, H, W, C) with kernel (O, K, L, C) in the frequency domain.
 
-    Returns y (B, P, Q, O) and the sweep to the gradients of image and kernel. Same as
-    `conv.by_patches`, up to rounding: relative to the largest output of an image and channel, since
-    every frequency sees the whole image. Outputs within that error are 0; gradients within it are
-    not. One infinite pixel makes all outputs of its image NaN.
+    Returns y (B, P, Q, O) and a function that computes the gradients of image and kernel. They are
+    equal to those of `conv.by_patches` up to rounding errors, which are relative to the largest
+    output of an image and channel, since every frequency depends on the whole image. Outputs within
+    that error are set to 0; gradients are not. One infinite pixel makes all outputs of its image
+    NaN.
 
         y = Cᵀ[(A x) ∘ (B w)],   x̄ = Aᵀ[(C ȳ) ∘ (B w)],   w̄ = Bᵀ[(C ȳ) ∘ (A x)]
 
-    with a bar for ∂loss/∂; at each frequency, ∘ is a product of matrices over images and channels.
+    where a bar denotes ∂loss/∂, and ∘ is a matrix product over images and channels per frequency.
     """
     xp = array_module(image)
     dtype = xp.result_type(image.dtype, kernel.dtype).name
     (plane, taps, _), (a, b, c) = _maps(image.shape, kernel.shape, stride, dtype, xp)
 
-    def of_kernel():  # (F, O, T), the largest array here: made twice, not kept
+    def of_kernel():  # (F, O, T), the largest array here: computed twice instead of kept
         return b(_split(kernel, taps, stride))
 
     x = a(_split(image, plane, stride))  # (F, B, T)
     y = c.transpose(matmul(x, of_kernel().transpose(0, 2, 1)))  # (P, Q, B, O)
-    # What may be rounding alone is 0: where a kernel sees nothing, ReLU would let half of it by.
+    # Remove pure rounding errors: ReLU would pass half of them where a kernel sees only zeros.
     y *= ~(xp.abs(y) <= _rounding(y, kernel))
 
     def sweep(g, wanted):
@@ -204,7 +207,7 @@ def by_spectra(image, kernel, stride):
         grad_image = grad_kernel = None
         if wanted[1]:
             grad_kernel = _join(b.transpose(matmul(g.transpose(0, 2, 1), x)), kernel.shape, stride)
-        x = None  # not needed any more: a pullback runs once
+        x = None  # no longer needed, as a pullback runs once
         if wanted[0]:
             grad_image = _join(a.transpose(matmul(g, of_kernel())), image.shape, stride)
         return grad_image, grad_kernel
@@ -213,10 +216,11 @@ def by_spectra(image, kernel, stride):
 
 
 def _rounding(y, kernel):
-    """How large a rounding error in y (P, Q, B, O) may be: (B, O).
+    """Return a bound (B, O) on the rounding error in y (P, Q, B, O).
 
-    By the largest output of each image, where outputs count in units of their kernel's largest
-    weight, so that a weak kernel's are not lost. What is not finite does not count.
+    The bound follows from the largest output of each image. Outputs are measured in units of their
+    kernel's largest weight, so that those of weak kernels are not lost. Non-finite values are
+    ignored.
     """
     xp, limits = array_module(y), array_module(y).finfo(y.dtype)
     unit = xp.maximum(xp.abs(kernel).max(axis=(1, 2, 3)), float(limits.tiny))
@@ -227,7 +231,7 @@ def _rounding(y, kernel):
 
 
 def _split(a, size, stride):
-    """Phases of a (A, H, W, C), cut or padded to `size` rows and columns: (*size, A, s·s·C)."""
+    """Return the phases (*size, A, s·s·C) of a (A, H, W, C), cropped or padded to `size`."""
     height, width = (n * stride for n in size)
     a = a[:, :height, :width]
     if a.shape[1:3] != (height, width):
@@ -238,7 +242,7 @@ def _split(a, size, stride):
 
 
 def _join(phases, shape, stride):
-    """The inverse of `_split`: (rows, columns, A, s·s·C) -> `shape` (A, H, W, C)."""
+    """Invert `_split`: (rows, columns, A, s·s·C) -> `shape` (A, H, W, C)."""
     rows, columns = phases.shape[:2]
     a, height, width, c = shape
     phases = phases.reshape(rows, columns, a, stride, stride, c).transpose(2, 0, 3, 1, 4, 5)

@@ -1,4 +1,4 @@
-"""Losses: one number for a batch, the mean over its samples; 0 for an empty batch."""
+"""Loss functions, averaged over the samples of a batch; the loss of an empty batch is 0."""
 
 import math
 
@@ -19,10 +19,10 @@ __all__ = [
 def margin_loss(
     lengths, targets, *, m_plus: float = 0.9, m_minus: float = 0.1, down_weight: float = 0.5
 ):
-    """Margin loss of capsule lengths (B, J), Sabour et al. 2017, eq. 4.
+    """Margin loss of capsule lengths (B, J), from Sabour et al. 2017, eq. 4.
 
     L = Σ_k T_k max(0, m⁺ − |v_k|)² + λ (1 − T_k) max(0, |v_k| − m⁻)², averaged over the batch.
-    targets: labels (B,) or, where several classes may be present, zeros and ones (B, J).
+    targets: labels (B,) or, for multi-label data, zeros and ones (B, J).
     """
     xp = array_module(lengths)
     present = one_hot(targets, lengths)
@@ -35,17 +35,17 @@ def margin_loss(
 
 @op
 def spread_loss(activations, targets, *, margin: float):
-    """Spread loss of activations (B, J), Hinton et al. 2018, eq. 3, for one label in each sample.
+    """Spread loss of activations (B, J) for one label per sample, from Hinton et al. 2018, eq. 3.
 
-    L = Σ_{k≠t} max(0, m − (a_t − a_k))², averaged over the batch: the activation of the right class
-    t shall be ahead of all others by the margin m > 0. targets: labels (B,).
+    L = Σ_{k≠t} max(0, m − (a_t − a_k))², averaged over the batch: the activation of the correct
+    class t should exceed all others by the margin m > 0. targets: labels (B,).
     """
     xp = array_module(activations)
     if not margin > 0:
         raise ValueError(f"the margin must be positive, not {margin}")
     present = one_hot(targets, activations)
     if targets.ndim > 1:
-        raise ValueError("the spread loss wants one label for each sample, (B,): try margin_loss")
+        raise ValueError("the spread loss needs one label for each sample, (B,): try margin_loss")
     right = (present * activations).sum(axis=1, keepdims=True)
     short = (1 - present) * xp.maximum(margin - (right - activations), 0)
     batch = activations.shape[0] or 1
@@ -58,23 +58,26 @@ def spread_loss(activations, targets, *, margin: float):
 
 
 def cross_entropy(logits: Tensor, targets: Array) -> Tensor:
-    """Mean of −ln softmax(logits)[target]; logits (B, J), targets as in `margin_loss`."""
+    """Cross-entropy −ln softmax(logits)[target], averaged over the batch.
+
+    logits: (B, J). targets: as in `margin_loss`.
+    """
     present = one_hot(_raw(targets), _raw(logits))
-    # No product: the logit of a class that is absent may be −∞
+    # Not a product, because the logit of an absent class may be −∞
     return -sum(where(present > 0, log_softmax(logits, axis=1), 0)) / (logits.shape[0] or 1)
 
 
 def binary_cross_entropy(logits: Tensor, targets: Array) -> Tensor:
-    """Mean over all entries of −t ln σ(x) − (1−t) ln σ(−x).
+    """Binary cross-entropy −t ln σ(x) − (1−t) ln σ(−x), averaged over all entries.
 
-    logits (B, J), targets as in `margin_loss`.
+    logits: (B, J). targets: as in `margin_loss`.
     """
     present = one_hot(_raw(targets), _raw(logits))
     return -_mean(log_sigmoid(where(present > 0, logits, -logits)))
 
 
 def mse(prediction: Tensor, target: Tensor | Array) -> Tensor:
-    """Mean squared error over all entries of two arrays of one shape."""
+    """Mean squared error over all entries of two arrays of the same shape."""
     difference = _difference(prediction, target)
     return _mean(difference * difference)
 
@@ -82,19 +85,19 @@ def mse(prediction: Tensor, target: Tensor | Array) -> Tensor:
 def reconstruction_loss(
     reconstruction: Tensor, images: Tensor | Array, *, weight: float = 0.0005
 ) -> Tensor:
-    """weight × the *sum* of squared pixel errors, averaged over the batch (Sabour et al., 4.1)."""
+    """Weighted *sum* of squared pixel errors, averaged over the batch (Sabour et al. 2017, 4.1)."""
     difference = _difference(reconstruction, images)
     return weight * sum(difference * difference) / (reconstruction.shape[0] or 1)
 
 
 def _mean(x):
-    """The mean over all entries, 0 of none."""
+    """Return the mean over all entries, or 0 if there are none."""
     return mean(x) if math.prod(x.shape) else sum(x)
 
 
 def _difference(a, b):
     if a.shape != b.shape:
-        raise ValueError(f"two arrays of one shape are compared, not {a.shape} and {b.shape}")
+        raise ValueError(f"the arrays must have the same shape, not {a.shape} and {b.shape}")
     return a - b
 
 

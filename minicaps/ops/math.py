@@ -1,4 +1,4 @@
-"""Elementwise arithmetic, broadcasting as NumPy does."""
+"""Elementwise arithmetic with NumPy's broadcasting rules."""
 
 import math
 
@@ -12,31 +12,31 @@ __all__ = [
 
 
 def as_float(x):
-    """Return an array of integers in float64, where differences do not wrap around."""
+    """Convert integers to float64, in which differences do not wrap around."""
     return x if x.dtype.kind == "f" else x.astype(float)
 
 
 @op
 def add(a, b):
-    """a + b."""
+    """Sum a + b."""
     return a + b, (lambda g: g, lambda g: g)
 
 
 @op
 def subtract(a, b):
-    """a − b."""
+    """Difference a − b."""
     return a - b, (lambda g: g, lambda g: -g)
 
 
 @op
 def multiply(a, b):
-    """a · b."""
+    """Product a · b."""
     return a * b, (lambda g: g * b, lambda g: g * a)
 
 
 @op
 def divide(a, b):
-    """a / b."""
+    """Quotient a / b."""
     y = a / b
     return y, (lambda g: g / b, lambda g: -g * y / b)
 
@@ -49,13 +49,13 @@ def negative(x):
 
 @op
 def power(a, b):
-    """a^b; 0⁰ is 1 with slope 0. The slope in b is 0 where a = 0, and NaN where a < 0."""
+    """Power a^b; 0⁰ is 1 with slope 0. The slope in b is 0 where a = 0, and NaN where a < 0."""
     y = a**b
     return y, (lambda g: g * _power_slope(a, b), lambda g: g * y * _log_or_zero(a))
 
 
 def _power_slope(a, b):
-    """∂(a^b)/∂a = b a^(b−1), and 0 where b = 0, also at a = 0."""
+    """Return ∂(a^b)/∂a = b a^(b−1), or 0 where b = 0 (even at a = 0)."""
     if not is_array(b):
         return b * a ** (b - 1) if b != 0 else array_module(a).zeros_like(a)
     xp = array_module(b)
@@ -63,7 +63,7 @@ def _power_slope(a, b):
 
 
 def _log_or_zero(a):
-    """Return ln a, and 0 where a = 0: the limit of a^b ln a for b > 0."""
+    """Return ln a, or 0 where a = 0, since a^b ln a has the limit 0 for b > 0."""
     if not is_array(a):
         return math.nan if a < 0 else math.log(a or 1)
     xp = array_module(a)
@@ -85,7 +85,7 @@ def log(x):
 
 @op
 def sqrt(x):
-    """√x; its slope at 0 is infinite."""
+    """Square root √x, with infinite slope at 0."""
     y = array_module(x).sqrt(x)
     return y, lambda g: g / (2 * y)
 
@@ -99,14 +99,14 @@ def cos(x):
 
 @op
 def abs(x):
-    """|x|, with slope 0 at 0."""
+    """Absolute value |x|, with slope 0 at 0."""
     xp = array_module(x)
     return xp.abs(x), lambda g: g * xp.sign(x)
 
 
 @op
 def maximum(a, b):
-    """The larger of a and b; where they are equal each gets half of the gradient."""
+    """Maximum of a and b; where they are equal, each receives half of the gradient."""
     xp = array_module(a, b)
 
     def share(g, mine, other):
@@ -117,7 +117,7 @@ def maximum(a, b):
 
 @op
 def clip(x, *, low: float | None = None, high: float | None = None):
-    """x kept between `low` and `high` (numbers or None); slope 1 inside and on the ends, else 0."""
+    """Clip x to [low, high], where None means no limit; the slope is 1 inside, ends included."""
     if low is None and high is None:
         raise ValueError("clip needs low, high or both")
     xp = array_module(x)
@@ -127,7 +127,7 @@ def clip(x, *, low: float | None = None, high: float | None = None):
 
 @op
 def where(condition, a, b):
-    """a where `condition` (a boolean array) holds, else b."""
+    """Elements of a where `condition` (a boolean array) is True, and of b elsewhere."""
     xp = array_module(condition, a, b)
     y = xp.where(condition, a, b)
     return y, (None, lambda g: xp.where(condition, g, 0), lambda g: xp.where(condition, 0, g))

@@ -1,6 +1,6 @@
-"""Give Tensor the operators and methods that a NumPy user expects.
+"""The operators and methods of Tensor that NumPy users expect.
 
-They are written out here and not in the class, since ops are made of tensors.
+They are attached here rather than defined in the class, because the ops depend on Tensor.
 """
 
 from minicaps.backend import array_module
@@ -9,12 +9,12 @@ from minicaps.tensor import Tensor
 
 
 def _compared(name):
-    """Compare elementwise; the answer is a plain boolean array, which has no gradient."""
+    """Return an elementwise comparison, which gives a plain boolean array without a gradient."""
     return lambda a, b: getattr(a.data, name)(b.data if isinstance(b, Tensor) else b)
 
 
 def _unpacked(numbers):
-    """Allow x.reshape(2, 3) beside x.reshape((2, 3))."""
+    """Allow x.reshape(2, 3) as well as x.reshape((2, 3))."""
     return numbers[0] if len(numbers) == 1 and isinstance(numbers[0], tuple | list) else numbers
 
 

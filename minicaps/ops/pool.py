@@ -1,4 +1,4 @@
-"""Pooling: summarise windows of NCHW images. `window` is a side or (height, width)."""
+"""Pooling over windows of NCHW images; `window` is a side length or (height, width)."""
 
 from minicaps.backend import array_module
 from minicaps.ops.conv import channels_last, check_window, pull_windows, windows
@@ -9,13 +9,13 @@ __all__ = ["avg_pool2d", "global_avg_pool", "max_pool2d"]
 
 
 def _all_windows(x, window, stride):
-    """Return (channels-last images, their windows (B, P, Q, K, L, C), the stride used)."""
+    """Return (channels-last images, their windows (B, P, Q, K, L, C), stride)."""
     if x.ndim != 4:
-        raise ValueError(f"pooling wants images (B, C, H, W), not {x.shape}")
+        raise ValueError(f"pooling needs images (B, C, H, W), not {x.shape}")
     window = window if isinstance(window, tuple) else (window, window)
     if stride is None:
         if window[0] != window[1]:
-            raise ValueError(f"give a stride for windows of {window[0]}×{window[1]}")
+            raise ValueError(f"specify a stride for windows of {window[0]}×{window[1]}")
         stride = window[0]
     check_window(x.shape, window, stride, 0)
     image = channels_last(x)
@@ -24,7 +24,7 @@ def _all_windows(x, window, stride):
 
 @op
 def avg_pool2d(x, *, window: int = 2, stride: int | None = None):
-    """Mean of every window; the stride is the window's side unless given."""
+    """Mean of each window; the default stride is the window's side."""
     image, view, stride = _all_windows(x, window, stride)
     count = view.shape[3] * view.shape[4]
 
@@ -37,7 +37,7 @@ def avg_pool2d(x, *, window: int = 2, stride: int | None = None):
 
 @op
 def max_pool2d(x, *, window: int = 2, stride: int | None = None):
-    """Largest of every window; equal ones share the gradient."""
+    """Maximum of each window; equal maxima share the gradient equally."""
     image, view, stride = _all_windows(x, window, stride)
     y = view.max(axis=(3, 4), keepdims=True)
 

@@ -1,4 +1,4 @@
-"""Products of matrices and of many axes. All of them end in `matmul`, where BLAS is."""
+"""Matrix products and Einstein summation, both of which are computed by BLAS."""
 
 import math
 
@@ -12,13 +12,13 @@ __all__ = ["einsum", "matmul"]
 
 @op
 def matmul(a, b):
-    """Matrix product a @ b over the last two axes; the leading axes broadcast, as in NumPy."""
+    """Matrix product a @ b over the last two axes; the leading axes broadcast as in NumPy."""
     xp = array_module(a, b)
     rows = a[None, :] if a.ndim == 1 else a
     columns = b[:, None] if b.ndim == 1 else b
 
     def as_matrix(g):
-        """Put back the axes that NumPy drops for vectors."""
+        """Restore the axes that NumPy drops for vectors."""
         g = g[..., None] if b.ndim == 1 else g
         return g[..., None, :] if a.ndim == 1 else g
 
@@ -38,26 +38,27 @@ def matmul(a, b):
 
 
 def einsum(subscripts: str, *operands: Tensor) -> Tensor:
-    """Sum of products in Einstein's notation, e.g. einsum("bij,bijd->bjd", c, votes).
+    """Sum of products in Einstein notation, e.g. einsum("bij,bijd->bjd", c, votes).
 
-    Write all indices and the arrow; no index may stand twice in one operand, and no "...".
+    All indices and the arrow are required. Repeated indices in one operand and "..." are not
+    supported.
     """
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     inputs = inputs.split(",")
     if not arrow or "." in subscripts:
-        raise ValueError(f'einsum wants all indices and an arrow, as in "ij,jk->ik": {subscripts}')
+        raise ValueError(f'einsum needs all indices and an arrow, as in "ij,jk->ik": {subscripts}')
     if len(inputs) != len(operands):
-        raise ValueError(f"{subscripts!r} names {len(inputs)} operands, {len(operands)} were given")
+        raise ValueError(f"{subscripts!r} needs {len(inputs)} operands, not {len(operands)}")
     for letters in (*inputs, output):
         if len(set(letters)) < len(letters):
-            raise ValueError(f"an index stands twice in {letters!r} of {subscripts!r}")
+            raise ValueError(f"an index occurs twice in {letters!r} of {subscripts!r}")
     sizes = {}
     for letters, x in zip(inputs, operands, strict=True):
         if len(letters) != x.ndim:
-            raise ValueError(f"{letters!r} of {subscripts!r} names the axes of a {x.ndim}-d array")
+            raise ValueError(f"{letters!r} of {subscripts!r} does not match a {x.ndim}-d array")
         for c, n in zip(letters, x.shape, strict=True):
             if sizes.setdefault(c, n) != n:
-                raise ValueError(f"index {c!r} of {subscripts!r} has the sizes {sizes[c]} and {n}")
+                raise ValueError(f"index {c!r} of {subscripts!r} has both size {sizes[c]} and {n}")
     if not set(output) <= set("".join(inputs)):
         raise ValueError(f"{subscripts!r} has output indices that no operand has")
     return _einsum(*operands, inputs=tuple(inputs), output=output)
@@ -65,7 +66,7 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
 
 @op
 def _einsum(*arrays, inputs, output):
-    """∂/∂operand k: contract the cotangent with all other operands, onto k's indices."""
+    """Contract all operands; the gradient of one contracts the cotangent with the others."""
     sizes = {}
     for letters, x in zip(inputs, arrays, strict=True):
         sizes |= zip(letters, x.shape, strict=True)
@@ -89,7 +90,7 @@ def _contract(operands, output, sizes):
         needed = set(output).union(*(i for i, _ in rest))
         letters, x = _contract_pair(letters, x, other, y, needed)
     x, letters = _sum_out(x, list(letters), keep=output)
-    missing = [c for c in output if c not in letters]  # summed out of an operand on its own
+    missing = [c for c in output if c not in letters]  # summed within a single operand
     xp = array_module(x)
     x = xp.broadcast_to(
         x.reshape(x.shape + (1,) * len(missing)), x.shape + tuple(sizes[c] for c in missing)
@@ -116,6 +117,6 @@ def _contract_pair(p, x, q, y, needed):
 
 
 def _sum_out(x, letters, keep):
-    """Sum over the indices of x that nobody else needs."""
+    """Sum x over the indices that are not in `keep`."""
     gone = tuple(n for n, c in enumerate(letters) if c not in keep)
     return (x.sum(axis=gone) if gone else x), [c for c in letters if c in keep]

@@ -1,4 +1,4 @@
-"""Reductions: sum, mean, max, logsumexp. `axis` is None (all), a number or a tuple."""
+"""Reductions: sum, mean, max and logsumexp. `axis` is None (all axes), an integer or a tuple."""
 
 import math
 
@@ -12,7 +12,7 @@ __all__ = ["logsumexp", "max", "mean", "sum"]
 
 
 def _kept(shape, axis):
-    """Return `shape` with 1 in place of the reduced axes."""
+    """Return `shape` with the reduced axes replaced by 1."""
     if axis is None:
         return (1,) * len(shape)
     reduced = normalize_axis_tuple(axis, len(shape))
@@ -21,7 +21,7 @@ def _kept(shape, axis):
 
 @op
 def sum(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
-    """Sum over `axis`; the gradient goes to every summand."""
+    """Sum over `axis`; every summand receives the whole gradient."""
     xp = array_module(x)
     kept = _kept(x.shape, axis)
     shape = x.shape
@@ -42,7 +42,7 @@ def mean(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 
 @op
 def max(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
-    """Largest element over `axis`; equal ones share the gradient."""
+    """Maximum over `axis`; equal maxima share the gradient equally."""
     kept = _kept(x.shape, axis)
     y = x.max(axis=axis, keepdims=keepdims)
 
@@ -55,14 +55,14 @@ def max(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False)
 
 @op
 def logsumexp(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
-    """ln Σ e^x over `axis`, without overflow; its gradient is the softmax."""
+    """Compute ln Σ e^x over `axis` without overflow; the gradient is the softmax."""
     xp, x = array_module(x), as_float(x)
     kept = _kept(x.shape, axis)
     top = x.max(axis=axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, 0)
     e = xp.exp(x - top)
     total = e.sum(axis=axis, keepdims=True)
-    empty = total == 0  # all are −inf: the answer is −inf, its gradient 0
+    empty = total == 0  # all are −inf: the result is −inf, its gradient 0
     total = total + empty
     y = xp.where(empty, -math.inf, top + xp.log(total))
     return y if keepdims else y.squeeze(axis), lambda g: g.reshape(kept) * (e / total)

@@ -1,4 +1,4 @@
-"""Moving elements without changing them: their gradients move back."""
+"""Operations that rearrange elements; their pullbacks reverse the rearrangement."""
 
 from collections.abc import Sequence
 
@@ -14,14 +14,14 @@ __all__ = ["concatenate", "expand", "getitem", "pad", "reshape", "stack", "trans
 
 @op
 def reshape(x, *, shape: tuple[int, ...]):
-    """Same elements in row-major order, another shape (one entry may be −1)."""
+    """Change the shape, keeping the elements in row-major order (one entry may be −1)."""
     old = x.shape
     return x.reshape(shape), lambda g: g.reshape(old)
 
 
 @op
 def transpose(x, *, axes: tuple[int, ...] | None = None):
-    """Reorder the axes (reversed by default), as numpy.transpose."""
+    """Reorder the axes (reversed by default), like numpy.transpose."""
     order = normalize_axis_tuple(axes or range(x.ndim)[::-1], x.ndim)
     back = tuple(sorted(range(len(order)), key=order.__getitem__))
     return x.transpose(order), lambda g: g.transpose(back)
@@ -29,7 +29,7 @@ def transpose(x, *, axes: tuple[int, ...] | None = None):
 
 @op
 def expand(x, *, shape: tuple[int, ...]):
-    """Repeat `x` to `shape` as broadcasting does; the gradient is summed back by the engine."""
+    """Broadcast `x` to `shape`; the engine sums the gradient over the broadcast axes."""
     return array_module(x).broadcast_to(x, shape), lambda g: g
 
 
@@ -49,7 +49,7 @@ def _concatenate(*arrays, axis):
 
 
 def stack(tensors: Sequence[Tensor], *, axis: int = 0) -> Tensor:
-    """Join `tensors` of one shape along a new axis."""
+    """Join `tensors` of the same shape along a new axis."""
     shape = list(tensors[0].shape)
     shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 1)
     return concatenate([reshape(x, shape=shape) for x in tensors], axis=axis)
@@ -57,20 +57,23 @@ def stack(tensors: Sequence[Tensor], *, axis: int = 0) -> Tensor:
 
 @op
 def pad(x, *, width: int | tuple):
-    """Surround `x` with zeros: width is ((before, after), ...), one pair for each axis."""
+    """Pad `x` with zeros; `width` is ((before, after), ...), with one pair for each axis."""
     inside = tuple(slice(before, before + n) for (before, _), n in zip(width, x.shape, strict=True))
     return array_module(x).pad(x, width), lambda g: g[inside]
 
 
 def getitem(x: Tensor, index: object) -> Tensor:
-    """x[index], with slices, None, integers, integer and boolean arrays; repeats add up."""
+    """Return x[index] for slices, None, integers, and integer or boolean arrays.
+
+    The gradients of repeated elements add up.
+    """
     parts = index if isinstance(index, tuple) else (index,)
     xp = array_module(x.data if isinstance(x, Tensor) else x)
     return _getitem(x, index=tuple(_index_part(xp, p) for p in parts))
 
 
 def _index_part(xp, part):
-    """Turn tensors, arrays and sequences into arrays of `xp`; an empty one holds integers."""
+    """Convert a tensor, array or sequence to an array of `xp`; an empty one becomes integers."""
     if part is None or part is Ellipsis or isinstance(part, slice | int | np.integer | np.bool_):
         return part
     part = part.data if isinstance(part, Tensor) else part
@@ -94,5 +97,5 @@ def _getitem(x, *, index):
 
 
 def output_size(size, kernel, stride):
-    """Number of places of a kernel along one axis of an image that is padded already."""
+    """Return the number of kernel positions along one axis of an already padded image."""
     return (size - kernel) // stride + 1

@@ -1,4 +1,4 @@
-"""Which classes are present in each sample."""
+"""Conversion of labels to zeros and ones for the classes present in each sample."""
 
 import numpy as np
 
@@ -6,20 +6,20 @@ from minicaps.backend import array_module, is_array
 
 
 def one_hot(targets, like):
-    """Turn labels (B,) into an array of zeros and ones of the shape (B, J) and dtype of `like`.
+    """Convert labels (B,) to zeros and ones with the shape (B, J) and dtype of `like`.
 
-    An array (B, J) of zeros and ones (several classes present) passes through. A label outside
-    0..J−1, or an entry that is neither 0 nor 1, is an error on the CPU; on a GPU asking would
-    make the step wait, so labels are checked when data is loaded.
+    Multi-label targets, an array (B, J) of zeros and ones, keep their values. A label outside
+    0..J−1, or an entry that is neither 0 nor 1, raises ValueError on the CPU. On a GPU, this check
+    would make the step wait, so labels are checked when data is loaded.
     """
     xp = array_module(like)
     if not is_array(targets):
         raise TypeError(f"targets must be an array of labels, not a {type(targets).__name__}")
     if like.ndim != 2:
-        raise ValueError(f"one value for each sample and class is wanted, (B, J), not {like.shape}")
+        raise ValueError(f"one value is needed for each sample and class, (B, J), not {like.shape}")
     if targets.shape == like.shape:
         if xp is np and not ((targets == 0) | (targets == 1)).all():
-            raise ValueError("targets of several classes must be zeros and ones")
+            raise ValueError("multi-label targets must be zeros and ones")
         return targets.astype(like.dtype)
     if targets.shape != like.shape[:1] or targets.dtype.kind not in "iu":
         raise ValueError(
@@ -29,5 +29,5 @@ def one_hot(targets, like):
     classes = like.shape[1]
     if xp is np and targets.size and not 0 <= targets.min() <= targets.max() < classes:
         span = f"{targets.min()} to {targets.max()}"
-        raise ValueError(f"labels must be 0 to {classes - 1}; these go from {span}")
+        raise ValueError(f"labels must be from 0 to {classes - 1}, but these are from {span}")
     return (targets[:, None] == xp.arange(classes)).astype(like.dtype)

@@ -1,4 +1,4 @@
-"""Convolution and pooling: against SciPy, a plain loop, and the plain twin."""
+"""Convolution and pooling, compared with SciPy, a plain loop and the plain version."""
 
 from unittest.mock import patch
 
@@ -12,14 +12,14 @@ from tensors import differentiate
 from minicaps import Tensor, ops
 from minicaps.ops import conv, fourier
 
-SPECTRA = "worthwhile", lambda image, kernel, stride: len(image) > 0  # else: by patches
+SPECTRA = "worthwhile", lambda image, kernel, stride: len(image) > 0  # otherwise by patches
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 
 @st.composite
 def convolutions(draw):
-    """Return images, kernels, bias, options, a context that fixes the method."""
+    """Return images, kernels, bias, options, and a context that forces the method."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     size = st.integers(1, 4)
     b, c, o, k, m = draw(st.integers(0, 4)), draw(size), draw(size), draw(size), draw(size)
@@ -84,7 +84,7 @@ def test_spectra_lose_no_precision(dtype):
 
 
 def test_spectra_are_chosen_where_they_save():
-    """The counts by hand, for 128 images of 20×20, 256 channels to 256, 9×9, stride 2."""
+    """Counts derived by hand for 128 images of 20×20, 256 to 256 channels, 9×9, stride 2."""
     sizes = (128, 20, 20, 256), (256, 9, 9, 256)
     # 4 frequencies are real, 48 are not and count three; 4 phases of 256 channels
     products = 3 * (4 + 3 * 48) * 128 * 1024 * 256
@@ -156,16 +156,16 @@ IMAGES, KERNELS = np.ones((1, 2, 5, 6)), np.ones((3, 2, 3, 3))
 @pytest.mark.parametrize(
     ("x", "weight", "bias", "options", "message"),
     [
-        (IMAGES[0], KERNELS, None, {}, r"wants images \(B, C, H, W\) .* not \(2, 5, 6\) and"),
+        (IMAGES[0], KERNELS, None, {}, r"needs images \(B, C, H, W\) .* not \(2, 5, 6\) and"),
         (IMAGES, KERNELS[0], None, {}, r"kernels \(O, C, K, L\), not .* and \(2, 3, 3\)"),
-        (IMAGES[:, :1], KERNELS, None, {}, "the images have 1 channels, the kernels 2"),
+        (IMAGES[:, :1], KERNELS, None, {}, "the images have 1 channels but the kernels 2"),
         (IMAGES, KERNELS, np.ones(2), {}, r"bias must have shape \(3,\), not \(2,\)"),
         (IMAGES, KERNELS, np.ones((3, 1)), {}, r"bias must have shape \(3,\), not \(3, 1\)"),
-        (IMAGES, KERNELS, None, {"stride": 0}, "window and stride must be at least 1"),
-        (IMAGES, KERNELS, None, {"padding": -1}, "and padding 0"),
+        (IMAGES, KERNELS, None, {"stride": 0}, "window and stride must be positive"),
+        (IMAGES, KERNELS, None, {"padding": -1}, "and padding nonnegative"),
         (IMAGES[:, :, :2], KERNELS, None, {}, "3×3 window does not fit into images of 2×6, p"),
         (IMAGES[..., :1], KERNELS, None, {}, "3×3 window does not fit into images of 5×1"),
-        (IMAGES, KERNELS[..., :0], None, {}, "window and stride must be at least 1"),
+        (IMAGES, KERNELS[..., :0], None, {}, "window and stride must be positive"),
     ],
 )
 def test_conv2d_refuses(function, x, weight, bias, options, message):
@@ -218,10 +218,10 @@ def test_global_average():
 @pytest.mark.parametrize(
     ("shape", "options", "message"),
     [
-        ((1, 4, 4), {}, r"pooling wants images \(B, C, H, W\), not \(1, 4, 4\)"),
-        ((1, 1, 4, 4), {"window": (2, 3)}, "give a stride for windows of 2×3"),
-        ((1, 1, 4, 4), {"window": 0}, "window and stride must be at least 1"),
-        ((1, 1, 4, 4), {"stride": 0}, "window and stride must be at least 1"),
+        ((1, 4, 4), {}, r"pooling needs images \(B, C, H, W\), not \(1, 4, 4\)"),
+        ((1, 1, 4, 4), {"window": (2, 3)}, "specify a stride for windows of 2×3"),
+        ((1, 1, 4, 4), {"window": 0}, "window and stride must be positive"),
+        ((1, 1, 4, 4), {"stride": 0}, "window and stride must be positive"),
         ((1, 1, 4, 3), {"window": 4}, "4×4 window does not fit into images of 4×3"),
     ],
 )
@@ -264,7 +264,7 @@ def test_whole_numbers_of_numpy_are_whole_numbers():
 @pytest.mark.parametrize("options", [{"stride": (1, 1)}, {"stride": 1.0}, {"padding": 0.5}])
 def test_stride_and_padding_are_whole_numbers(options):
     for function in (ops.conv2d, ops.conv2d_plain):
-        with pytest.raises(TypeError, match="stride and padding are one whole number each"):
+        with pytest.raises(TypeError, match="stride and padding must be integers"):
             function(Tensor(IMAGES), Tensor(KERNELS), **options)
 
 

@@ -1,4 +1,4 @@
-"""Values of the ops: against NumPy, SciPy and numbers worked out by hand, and at the edges."""
+"""Values of the ops, compared with NumPy, SciPy and manual calculations, and edge cases."""
 
 import array
 import itertools
@@ -23,7 +23,7 @@ hypothetically = settings(max_examples=25, deadline=None, derandomize=True, data
 
 
 def gradient(function, data, dtype=np.float64):
-    """∂(sum of the values of `function`)/∂data."""
+    """Return ∂(sum of the values of `function`)/∂data."""
     x = leaf(data, dtype)
     function(x).sum().backward()
     assert x.grad.dtype == dtype
@@ -113,7 +113,7 @@ def test_where_chooses():
     equal(a.grad, [1, 2])
     equal(b.grad, [3, 4])
     equal(ops.where(Tensor(condition), 1.0, Tensor([5.0])), [[1], [5]])
-    with pytest.raises(TypeError, match="where has no gradient for its argument 0"):
+    with pytest.raises(TypeError, match="where gives no gradient for argument 0"):
         ops.where(a, 1.0, 2.0).sum().backward()
 
 
@@ -318,7 +318,7 @@ def test_matmul(shapes):
 
 @st.composite
 def subscripts(draw):
-    """Two or three operands, any output; each index has a size of its own."""
+    """Draw two or three operands and any output; every index has a different size."""
     letters = st.lists(st.sampled_from("abcd"), max_size=3, unique=True).map("".join)
     inputs = draw(st.lists(letters, min_size=1, max_size=3))
     used = sorted(set("".join(inputs)))
@@ -340,16 +340,16 @@ def test_einsum_is_that_of_numpy(subscripts, seed):
 @pytest.mark.parametrize(
     ("subscripts", "shapes", "message"),
     [
-        ("ij,jk", [(2, 3), (3, 2)], "wants all indices and an arrow"),
-        ("...i->i", [(2, 3)], "wants all indices and an arrow"),
-        ("ij,jk->ik", [(2, 3)], "names 2 operands, 1 were given"),
-        ("ii->i", [(2, 2)], "an index stands twice in 'ii'"),
-        ("i->ii", [(2,)], "an index stands twice in 'ii'"),
-        ("ij->i", [(2,)], "'ij' of 'ij->i' names the axes of a 1-d array"),
+        ("ij,jk", [(2, 3), (3, 2)], "needs all indices and an arrow"),
+        ("...i->i", [(2, 3)], "needs all indices and an arrow"),
+        ("ij,jk->ik", [(2, 3)], "needs 2 operands, not 1"),
+        ("ii->i", [(2, 2)], "an index occurs twice in 'ii'"),
+        ("i->ii", [(2,)], "an index occurs twice in 'ii'"),
+        ("ij->i", [(2,)], "'ij' of 'ij->i' does not match a 1-d array"),
         ("i->j", [(2,)], "has output indices that no operand has"),
-        ("ij,jk->ik", [(2, 3), (4, 2)], "index 'j' of .* has the sizes 3 and 4"),
-        ("ij,ij->", [(2, 3), (3, 2)], "index 'i' of .* has the sizes 2 and 3"),
-        ("ij,ij->ij", [(1, 3), (2, 3)], "index 'i' of .* has the sizes 1 and 2"),
+        ("ij,jk->ik", [(2, 3), (4, 2)], "index 'j' of .* has both size 3 and 4"),
+        ("ij,ij->", [(2, 3), (3, 2)], "index 'i' of .* has both size 2 and 3"),
+        ("ij,ij->ij", [(1, 3), (2, 3)], "index 'i' of .* has both size 1 and 2"),
     ],
 )
 def test_einsum_refuses(subscripts, shapes, message):
@@ -359,7 +359,7 @@ def test_einsum_refuses(subscripts, shapes, message):
 
 # --- Capsules ------------------------------------------------------------------------------------
 
-# kind -> g(n) and g'(n) as they are written on paper
+# kind -> g(n) and g'(n), written directly from the formulas
 CURVES = {
     "paper": (lambda n: n**2 / (1 + n**2), lambda n: 2 * n / (1 + n**2) ** 2),
     "half": (lambda n: n**2 / (0.5 + n**2), lambda n: n / (0.5 + n**2) ** 2),
@@ -372,7 +372,7 @@ KINDS = list(CURVES)
 
 
 def jacobian(function, x, dtype=np.float64):
-    """∂function(x)_i/∂x_j, row by row."""
+    """Return ∂function(x)_i/∂x_j, row by row."""
     rows = []
     for cotangent in np.eye(len(x), dtype=dtype):
         s = leaf(x, dtype)
@@ -418,7 +418,7 @@ def test_squash_at_the_zero_vector_is_exact(kind, dtype):
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_squash_of_huge_and_tiny_vectors(kind, dtype):
-    """Squares would overflow or vanish."""
+    """The squares of these values would overflow or underflow."""
     info = np.finfo(dtype)
     for n in (float(info.max) / 4, float(info.tiny) * 4):
         s = np.array([0.6, 0.8]) * n
@@ -523,7 +523,7 @@ def test_spread_loss_where_all_activations_are_equal_depends_on_the_margin_alone
         loss = ops.spread_loss(activations, np.array([3, 0]), margin=0.2)
         equal(loss, 9 * 0.2**2)
         loss.backward()
-        equal(activations.grad[0, 3], -9 * 0.2)  # it pushes even a dead network
+        equal(activations.grad[0, 3], -9 * 0.2)  # there is a gradient even for a dead network
         equal(activations.grad.sum(), 0)
 
 
@@ -574,7 +574,7 @@ def test_cross_entropies_of_large_logits(dtype):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_cross_entropies_where_a_class_is_impossible(dtype):
-    """A logit of −∞ says that the class cannot be: right where it is absent, it costs nothing."""
+    """A logit of −∞ rules out the class; it costs nothing if the class is in fact absent."""
     rtol = 2e-3 if dtype == np.float16 else 1e-6
     logits = leaf([[0, -np.inf, np.log(3)]], dtype)
     loss = ops.cross_entropy(logits, np.array([2]))
@@ -603,8 +603,8 @@ LABELLED = [ops.margin_loss, spread, ops.cross_entropy, ops.binary_cross_entropy
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
-        (np.array([0, 10]), "labels must be 0 to 9; these go from 0 to 10"),
-        (np.array([-1, 3]), "labels must be 0 to 9; these go from -1 to 3"),
+        (np.array([0, 10]), "labels must be from 0 to 9, but these are from 0 to 10"),
+        (np.array([-1, 3]), "labels must be from 0 to 9, but these are from -1 to 3"),
         (np.array([0, 1, 2]), r"shape \(2,\) or .* \(2, 10\), not int64 of shape \(3,\)"),
         (np.array([0.0, 1.0]), "must be integer labels .* not float64"),
         (np.zeros((2, 9)), r"not float64 of shape \(2, 9\)"),
@@ -625,7 +625,7 @@ def test_labels_must_be_an_array(loss):
     )
 
 
-# --- Batches of none and of one ------------------------------------------------------------------
+# --- Batches of no samples and of one ------------------------------------------------------------
 
 IMAGES = {
     "conv2d": lambda x: ops.conv2d(x, Tensor(draw(2, 3, 3, 3)), padding=1),
@@ -655,7 +655,7 @@ IMAGES = {
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_samples_of_a_batch_are_treated_alone(name):
-    """A batch of none works, and three samples give what each gives as a batch of one."""
+    """An empty batch works, and three samples give the same results as three batches of one."""
     function, x = IMAGES[name], draw(3, 3, 6, 6)
     batch = leaf(x)
     together = function(batch)
@@ -682,7 +682,7 @@ def test_no_graph_means_no_protection():
     equal(y, [2])
 
 
-# --- Tails, edges and types that lose digits silently ------------------------------------------
+# --- Tails, edges, and dtypes that silently lose precision -------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -744,9 +744,9 @@ def test_the_direction_of_the_shortest_vectors_has_a_finite_gradient(dtype):
 
 
 def test_losses_refuse_what_would_broadcast():
-    with pytest.raises(ValueError, match=r"one shape are compared, not \(3, 1\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"must have the same shape, not \(3, 1\) and \(3,\)"):
         ops.mse(Tensor(np.ones((3, 1))), np.ones(3))
-    with pytest.raises(ValueError, match="one shape are compared"):
+    with pytest.raises(ValueError, match="must have the same shape"):
         ops.reconstruction_loss(Tensor(np.ones((4, 1, 28, 28))), np.ones((4, 28, 28)))
 
 
@@ -764,7 +764,9 @@ def test_targets_that_are_not_zeros_and_ones_are_refused():
     "keep", [np.array([3, -1]), np.array([[0], [1]]), np.array([0, 1, 2, 0]), np.array([0.0, 1.0])]
 )
 def test_mask_refuses_what_names_no_capsule(keep):
-    with pytest.raises(ValueError, match=r"labels must be 0 to 2|targets must be integer labels"):
+    with pytest.raises(
+        ValueError, match=r"labels must be from 0 to 2|targets must be integer labels"
+    ):
         ops.mask(Tensor(np.ones((2, 3, 4))), keep)
 
 
@@ -787,7 +789,7 @@ def test_any_sequence_is_an_index_and_repeats_add_up(index):
 def test_the_mean_of_nothing_has_a_gradient():
     nothing = Tensor(np.zeros((0, 3)), requires_grad=True)
     with np.errstate(invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy says that this mean is NaN
+        warnings.simplefilter("ignore")  # in NumPy, this mean is NaN
         ops.mean(nothing).backward()
     assert nothing.grad.shape == (0, 3)
 

@@ -44,7 +44,7 @@ def grow(batch, repeats):
     table = []
     with warnings.catch_warnings():
         # So few iterations do not solve for a fixed point, and all of them are done.
-        warnings.filterwarnings("ignore", ".* rounds did not find", RuntimeWarning)
+        warnings.filterwarnings("ignore", ".* iterations did not find", RuntimeWarning)
         _print_titles(sizes(batch))
         for name in ROUTINGS:
             rows = _grow_one(name, batch, repeats)

@@ -184,7 +184,7 @@ def test_a_network_without_decoder_says_so():
         ({"inverse_temperature": -1}, "positive and finite, not -1"),
         ({"iteration": 3}, "iteration: no option of capsnet, which has preset, "),
         ({"routing": "em"}, "unknown routing 'em': choose agreement"),
-        ({"routing": "learned", "update": "recompute"}, "update: no option of learned"),
+        ({"routing": "learned", "update": "recompute"}, "learned routing has no option update"),
         ({"name": "baseline-cnn", "preset": None}, "preset: no option of baseline-cnn"),
     ],
 )
@@ -421,7 +421,7 @@ def test_images_below_14_are_refused_when_building_and_later(name, size):
 
 def test_images_with_other_channels_or_sizes_are_refused():
     for name in SIZELESS:
-        with pytest.raises(ValueError, match="the images have 3 channels, the kernels 1"):
+        with pytest.raises(ValueError, match="the images have 3 channels but the kernels 1"):
             models.build(name, (1, 20, 20), 5)(Tensor(np.ones((1, 3, 20, 20), np.float32)))
     baseline = models.build("baseline-cnn", (1, 4, 5), 5)
     with pytest.raises(ValueError, match=r"with \(C, H, W\) = \(1, 4, 5\), not \(1, 1, 5, 4\)"):

@@ -2,7 +2,7 @@
 
 Other code gets the module of an array with `xp = array_module(x)` and then calls `xp.exp(x)`. The
 array determines the module, so there is no global device. Only `choose_device` imports CuPy. Random
-numbers are drawn with NumPy and copied (`Device.put`), so a seed gives the same ones on any device.
+numbers are drawn with NumPy and copied (`Device.put`), so they are the same on every device.
 """
 
 import os
@@ -44,7 +44,7 @@ class Device:
         return self.xp.cuda.runtime.memGetInfo()[0]
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Allow a GPU to round the factors of float32 matrix products to TF32 (11 bits), or not.
+        """Set whether a GPU may round the factors of float32 matrix products to TF32 (11 bits).
 
         CuPy reads this setting once per process, before its first product. Raises ValueError if
         TF32 is allowed on a CPU.
@@ -99,7 +99,7 @@ def _usable_cupy():
     """Import CuPy and check that it finds a GPU; raise DeviceError if either is missing."""
     try:
         import cupy
-    except Exception as error:  # a broken CUDA installation raises other errors, too
+    except Exception as error:  # a broken CUDA installation can raise other errors
         raise DeviceError(
             f"CuPy cannot be imported: {error}. "
             'Install it for your CUDA version: pip install "minicaps[cuda12]" or "minicaps[cuda13]"'

@@ -5,7 +5,7 @@ import inspect
 
 
 class UserError(Exception):
-    """Base class of errors that a user can cause and fix; commands print them as one sentence."""
+    """Base class of errors that a user can cause and fix; commands print only their message."""
 
 
 class DataError(UserError):
@@ -17,7 +17,7 @@ class DeviceError(UserError, RuntimeError):
 
 
 class CheckpointError(UserError, RuntimeError):
-    """Raised when a checkpoint or result cannot be written, or a file is not a trustworthy one."""
+    """Raised when a checkpoint or result cannot be written or cannot be trusted."""
 
 
 class Diverged(UserError, RuntimeError):

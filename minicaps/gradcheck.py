@@ -30,7 +30,7 @@ def check_gradients(
     function: Callable, *arrays: Array, step: float = 1e-5, rtol: float = 1e-5, atol: float = 1e-7,
     seed: int = 0,
 ) -> None:  # fmt: skip
-    """Compare the gradients of `function`, computed jointly and singly, with central differences.
+    """Compare gradients, computed together and one at a time, with central differences.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def check_gradients(
         Maps one tensor per array to a tensor, or to a tuple or list of tensors. It must be
         deterministic and smooth near the arrays, unlike `squash` at a zero vector or `relu` at 0.
     arrays
-        Floating-point NumPy arrays. The float64 copies that are used keep their memory layout.
+        Floating-point NumPy arrays. They are copied to float64 in the same memory layout.
     step
         h in (f(x+h) − f(x−h)) / 2h, relative to max(1, |x|).
     rtol, atol

@@ -27,7 +27,7 @@ _next_id = itertools.count().__next__  # a node depends only on nodes with small
 
 @contextmanager
 def recording(on):
-    """Context manager that turns the recording of the graph on or off."""
+    """Context manager that turns graph recording on or off."""
     token = is_recording.set(on)
     try:
         yield
@@ -36,12 +36,12 @@ def recording(on):
 
 
 def no_grad() -> AbstractContextManager[None]:
-    """Context manager in which ops record no graph, so nothing is kept for a backward pass."""
+    """Context manager that disables graph recording, so nothing is kept for a backward pass."""
     return recording(False)
 
 
 def observed(name, way, run):
-    """Return run(), called through the observer if there is one; way: "forward" or "backward"."""
+    """Call run(), through the observer if there is one; `way` is "forward" or "backward"."""
     watch = observer.get()
     return watch(name, way, run) if watch else run()
 
@@ -60,7 +60,7 @@ class Node:
         self.versions = tuple(p and p.version() for p in parents)
 
     def version(self):
-        """Return how often the data of this leaf was replaced, or None if it is gone or no leaf."""
+        """Return how often the leaf's data was replaced, or None if this is not a living leaf."""
         tensor = self.leaf and self.leaf()
         return None if tensor is None else tensor._version
 
@@ -106,9 +106,9 @@ def backward(output, cotangent=None):
 
 
 def _pull(node, g):
-    """Run the pullback of `node`; return a gradient for each parent in its shape and dtype."""
+    """Run the pullback of `node`; return a gradient of matching shape and dtype per parent."""
     wanted = tuple(p is not None for p in node.parents)
-    g = read_only(g.view())  # other pullbacks may receive it, too
+    g = read_only(g.view())  # other pullbacks may receive it as well
     if isinstance(node.pullback, joint):
         gradients = node.pullback.sweep(g, wanted)
         if len(gradients) != len(wanted):
@@ -188,7 +188,7 @@ def _check_unused(node):
 
 
 def unbroadcast(g, shape):
-    """Sum `g` over the axes that broadcasting added to `shape` or stretched."""
+    """Sum `g` over the axes that were added or stretched by broadcasting from `shape`."""
     if g.shape == shape:
         return g
     added = g.ndim - len(shape)

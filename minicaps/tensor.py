@@ -42,7 +42,10 @@ class Tensor:
 
     @property
     def data(self):
-        """The raw array, which can be replaced (`p.data = p.data - step`; same shape and dtype)."""
+        """The underlying array.
+
+        Assigning an array of the same shape and dtype replaces it: `p.data = p.data - step`.
+        """
         return self._data
 
     @data.setter
@@ -69,7 +72,7 @@ class Tensor:
         return self.node is not None and self.node.leaf is not None
 
     def move(self, array):
-        """Replace the data of a leaf by `array`, of the same shape on any device, in any precision.
+        """Replace the data of a leaf by an array of the same shape, on any device in any precision.
 
         The tensor keeps its identity, so existing references to it remain valid. Its gradient is
         discarded.
@@ -84,7 +87,7 @@ class Tensor:
         self._make_leaf()
 
     def detach(self):
-        """Return a read-only tensor that shares the data and through which no gradient passes."""
+        """Return a read-only tensor that shares the data but is detached from the graph."""
         return Tensor(read_only(self._data.view()))
 
     def __reduce__(self):

@@ -19,7 +19,7 @@ import numpy as np
 
 from minicaps.backend import array_module
 
-LEAST = 2**18  # least number of values, or of 32 multiplications each, to use threads for
+LEAST = 2**18  # minimum work for threads: values, or groups of 32 multiplications
 CACHE = 2**16  # values per slice: those of several arrays fit into a core's own cache
 AHEAD = 2  # results per core that may be in progress or waiting for the caller
 _ours = False  # whether our threads, instead of those of BLAS, share matrix products
@@ -43,7 +43,7 @@ def in_threads(function, items):
     At most AHEAD results per core are in progress or waiting, so that they do not fill the memory
     if the caller is slow. Threads run in the caller's context (no_grad, numpy.errstate). A call
     from one of these threads runs in that thread. After an error, or if the caller stops early, no
-    thread keeps writing.
+    thread is left running.
     """
     if hasattr(_here, "worker") or cores() == 1:
         yield from map(function, items)

@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share."""
+"""Fixtures shared by several rooms."""
 
 import os
 import signal
@@ -7,36 +7,36 @@ import sys
 import hypothesis
 import pytest
 
-# Each worker of xdist has a core: BLAS threads of several would wait for each other, all busy.
+# Each worker of xdist has one core: the BLAS threads of several would block each other.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy reads it when it is imported
 
-# A loaded machine may take long for an example, and to draw one.
+# A busy machine may need a long time to draw or run an example.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any machine")
 
-# A shell lets its background jobs ignore Ctrl-C; tests send it to themselves and to others.
+# Background jobs of a shell ignore Ctrl-C, but tests send it to themselves and other processes.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
 def strict_cupy(monkeypatch):
-    """Make the stand-in of strict_cupy.py the `cupy` of this test, and return that module."""
+    """Install the stand-in of strict_cupy.py as `cupy` for this test, and return that module."""
     from strict_cupy import cupy
 
     cupy.host_syncs.clear()
     cupy.host_copies.clear()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setitem(sys.modules, "cupyx", None)  # an import of it fails: not needed, not there
+    monkeypatch.setitem(sys.modules, "cupyx", None)  # importing it fails, since it is not needed
     return cupy
 
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """Few test pictures, tiny networks, no drawing, and an empty folder to work in."""
+    """Use few test images, tiny networks, no plots, and an empty working directory."""
     from tiny_runs import NETWORK
 
     from minicaps import models, plotting
@@ -52,7 +52,7 @@ def tiny(monkeypatch, tmp_path):
 
 @pytest.fixture
 def specks(monkeypatch):
-    """Pictures of 4×4 pixels: the baseline network has three million parameters then, not 35."""
+    """Use images of 4×4 pixels, so that the baseline network has 3 million parameters, not 35."""
     from minicaps import data
 
     def cut(split):

@@ -1,4 +1,4 @@
-"""The house: imports go one way, the engine stays small, importing it stays light."""
+"""The architecture: one-way imports, a small engine, and no heavy imports."""
 
 import ast
 import copy
@@ -13,7 +13,7 @@ import pytest
 import minicaps
 
 ROOT = Path(minicaps.__file__).parent
-# Each room may import from itself and from the rooms above it.
+# Each room may import from itself and from the rooms above it in this list.
 ROOMS = (
     ("errors",),
     ("backend", "storage"),
@@ -29,7 +29,7 @@ ROOMS = (
     ("experiments", "plot"),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
-# What every network runs on; its lines of code at most, without optional fast paths
+# The code on which every network runs, and its maximum size without optional fast paths
 ENGINE = ("backend", "threads", "graph", "tensor", "ops", "clustering", "routing", "nn", "optim")
 ENGINE += ("gradcheck",)
 FAST_PATHS = ("ops/fourier.py",)
@@ -38,12 +38,12 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 
 def room_of(path):
-    """The module at the root, or the package, that a file belongs to."""
+    """Return the package or top-level module to which a file belongs."""
     return path.relative_to(ROOT).with_suffix("").parts[0]
 
 
 def module_of(path):
-    """The dotted name of a file's module."""
+    """Return the dotted name of a file's module."""
     parts = path.relative_to(ROOT.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -55,7 +55,7 @@ def nodes(path):
 
 @functools.cache
 def imported(path):
-    """Names of the modules of minicaps that a file imports, anywhere in it."""
+    """Return the names of the modules of minicaps that a file imports anywhere."""
     modules, found = set(map(module_of, FILES)), []
     for node in nodes(path):
         if isinstance(node, ast.Import):
@@ -68,7 +68,7 @@ def imported(path):
         else:
             continue
         for name in names:
-            assert name.partition(".")[0] != "lessons", "lessons import minicaps, never the reverse"
+            assert name.partition(".")[0] != "lessons", "lessons import minicaps, not the reverse"
         found += [name for name in names if name in modules]
     return found
 
@@ -102,12 +102,12 @@ def test_the_root_holds_the_engine_and_little_else():
 
 
 def test_an_installed_wheel_has_every_module():
-    """Only folders with an `__init__.py` are packages, which a wheel takes."""
+    """A wheel includes only packages, which are folders with an `__init__.py`."""
     assert {path.parent for path in FILES} == {path.parent for path in ROOT.rglob("__init__.py")}
 
 
 def test_no_two_rooms_have_a_module_of_the_same_name():
-    """But for experiments, whose names are commands, and words of the mathematics."""
+    """Exceptions are experiments, whose names are commands, and mathematical terms."""
     rooms = {}
     for path in FILES:
         if room_of(path) != "experiments" and path.stem not in ("__init__", "__main__"):
@@ -117,9 +117,9 @@ def test_no_two_rooms_have_a_module_of_the_same_name():
 
 
 def lines_of_code(path):
-    """Lines with code on them: no blank lines, comments or docstrings.
+    """Count the lines of code, without blank lines, comments and docstrings.
 
-    A signature counts as it would stand without its type hints, which came after the limit.
+    A signature counts as if it had no type hints, which were added after the limit.
     """
     text = path.read_text()
     lines = set()
@@ -136,13 +136,13 @@ def lines_of_code(path):
 
 
 def lines_of_hints(node):
-    """By how many lines type hints make the signature of a function longer."""
+    """Return the number of lines by which type hints lengthen the signature of a function."""
     if not isinstance(node, ast.FunctionDef):
         return 0
     last = max([node.lineno, *(n.end_lineno for n in ast.walk(node.args) if hasattr(n, "lineno"))])
     if node.returns:
         last = max(last, node.returns.end_lineno)
-    closing = last > node.lineno  # a bracket on a line of its own
+    closing = last > node.lineno  # a bracket on its own line
     plain = copy.deepcopy(node)
     for argument in ast.walk(plain.args):
         if isinstance(argument, ast.arg):

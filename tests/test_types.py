@@ -1,4 +1,4 @@
-"""The public names have type hints, and the stub of Tensor says what is there."""
+"""Public names have type hints, and the stub of Tensor matches the class."""
 
 import ast
 import importlib
@@ -15,7 +15,7 @@ MODULES = ("minicaps.optim", "minicaps.gradcheck", "minicaps.backend")
 
 
 def exported(name):
-    """The functions and methods of what a module exports, with the op that they are raw code of."""
+    """Yield the functions and methods that a module exports, and whether each belongs to an op."""
     module = importlib.import_module(name)
     names = getattr(module, "__all__", None) or [
         key for key, value in vars(module).items() if getattr(value, "__module__", None) == name
@@ -31,7 +31,7 @@ def exported(name):
 
 @pytest.mark.parametrize("name", [*(f"minicaps.{name}" for name in PACKAGES), *MODULES])
 def test_public_functions_have_type_hints(name):
-    """Of an op its static arguments: its operands are tensors outside, and arrays inside."""
+    """For an op, this means the static arguments: operands are tensors outside, arrays inside."""
     for function, is_op in exported(name):
         if not function.__module__.startswith("minicaps"):
             continue
@@ -45,7 +45,7 @@ def test_public_functions_have_type_hints(name):
 
 
 def test_the_stub_of_tensor_is_true():
-    """Same members, with the same arguments and defaults."""
+    """Both have the same members with the same arguments and defaults."""
     text = Path(tensor_module.__file__).with_suffix(".pyi").read_text()
     body = next(n for n in ast.parse(text).body if getattr(n, "name", "") == "Tensor").body
     stub = {n.name: n for n in body if isinstance(n, ast.FunctionDef)}

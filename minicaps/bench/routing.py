@@ -1,4 +1,4 @@
-"""Time routing and capsule layers alone: at growing sizes, or against PyTorch."""
+"""Routings and capsule layers alone: how they grow, or how they do beside PyTorch."""
 
 import statistics
 import tracemalloc
@@ -11,8 +11,8 @@ from minicaps.bench.tasks import POSE, conv_task, dense_task, em_task, matrix_ta
 from minicaps.bench.timing import contest, print_heads, print_results, race
 from minicaps.routing import route_in_blocks
 
-BATCH, LAYER_BATCH = 128, 16  # defaults; LAYER_BATCH for most contests with PyTorch
-BASE = {"children": 256, "parents": 16, "iterations": 3}  # its votes, 32 MiB, exceed most caches
+BATCH, LAYER_BATCH = 128, 16  # where none is asked for; LAYER_BATCH against PyTorch
+BASE = {"children": 256, "parents": 16, "iterations": 3}  # its votes, 32 MiB, leave most caches
 _VECTORS: dict[str, Any] = {
     **{f"agreement, {kind}": partial(routing.agreement, update=kind) for kind in routing.UPDATES},
     **{name: route for name, route in routing.ROUTINGS.items() if name != "agreement"},
@@ -23,28 +23,28 @@ ROUTINGS = {
     "em": routing.em,
     **{f"{name}, implicit": partial(_VECTORS[name], gradient="implicit") for name in _FIXED_POINTS},
 }
-# Convolutional layers of the small matrix capsule network for 28×28 images:
+# Convolutional layers of the small matrix capsule network for images of 28×28:
 # side of the grid, types of children, types of parents, stride
 LAYERS = ((14, 8, 16, 2), (6, 16, 16, 1))
 DIGITCAPS = (1152, 10, 8)  # of CapsNet, preset paper: I, J, N
 
 
 def sizes(batch):
-    """Return the sizes in the table as {title: numbers}, the base first."""
+    """Sizes of the table: {title: numbers}, the base first."""
     base = {"batch": batch, **BASE}
     return {"base": base, **{f"2 × {name}": base | {name: 2 * n} for name, n in base.items()}}
 
 
 def grow(batch, repeats):
-    """Measure time and memory of routing at several sizes; print and return them."""
+    """Time the routings at several sizes and measure their memory: printed, and as a dictionary."""
     batch = batch or BATCH
-    print(f"Routing, forward and backward, float32, base: {batch} samples,")
+    print(f"Routings, forward and backward, float32, base: {batch} samples,")
     print(", ".join(f"{n} {what}" for what, n in BASE.items()) + f", poses of {POSE}")
-    print("MiB: peak memory beyond the votes and their gradient; (ratio to base)")
+    print("MiB: peak above what the votes and their gradient take; (ratio to base)")
     table = []
     with warnings.catch_warnings():
-        # So few iterations do not reach a fixed point, and all of them are carried out.
-        warnings.filterwarnings("ignore", ".* rounds did not find", RuntimeWarning)
+        # So few iterations do not solve for a fixed point, and all of them are done.
+        warnings.filterwarnings("ignore", ".* iterations did not find", RuntimeWarning)
         _print_titles(sizes(batch))
         for name in ROUTINGS:
             rows = _grow_one(name, batch, repeats)
@@ -55,7 +55,7 @@ def grow(batch, repeats):
 
 
 def _grow_one(name, batch, repeats):
-    """Return the table rows of a routing, one for each size, the base first."""
+    """Rows of the table, one for each size, the base first."""
     tasks = {size: growth_task(name, **numbers) for size, numbers in sizes(batch).items()}
     times = race({f"{name}, {size}": tasks[size].step for size in tasks}, repeats, pause=0)
     rows = []
@@ -71,13 +71,13 @@ def _grow_one(name, batch, repeats):
 
 
 def growth_task(name, batch, children, parents, iterations):
-    """Return the task for one cell of the table; name: a key of ROUTINGS."""
+    """The task of one cell of the table; name: one of ROUTINGS."""
     make = em_task if name == "em" else votes_task
     return make(partial(ROUTINGS[name], iterations=iterations), batch, children, parents)
 
 
 def peak_memory(task):
-    """Return the peak memory of a step in MiB, beyond the votes and their gradient."""
+    """Peak of forward and backward in MiB, above what votes and their gradient take."""
     tracemalloc.start()
     try:
         task.step()
@@ -93,7 +93,7 @@ def _print_titles(sizes):
 
 
 def _print_rows(rows):
-    """Print two lines for a routing: time and memory at each size, with the ratio to the base."""
+    """Two lines for each routing: time and memory at every size, with the ratio to the base."""
     base, *others = rows
     for label, unit, value, ratio in (
         (base["routing"], "ms", "median", "time_ratio"),
@@ -104,11 +104,11 @@ def _print_rows(rows):
 
 
 def compare(batch, repeats):
-    """Time routing and capsule layers against PyTorch; print the results and return them."""
+    """Time routings and layers against PyTorch: printed, and as a dictionary."""
     from minicaps.bench import twins_routing as twins
 
     columns, found = ("median", "spread", "images_per_second", "ratio"), []
-    print("Routing and capsule layers, forward and backward to all inputs and weights, float32")
+    print("Routings and capsule layers, forward and backward to all inputs and weights, float32")
     for title, kind, images, task in contests(batch):
         print(f"\n{title}, {images} images")
         racers = {"minicaps": task.step}
@@ -125,7 +125,7 @@ def compare(batch, repeats):
 
 
 def contests(batch):
-    """Yield (title, kind, images, task) for every task compared with PyTorch.
+    """Yield (title, kind, images, task) for every task that PyTorch does too.
 
     batch: images, or None for the defaults.
     """
@@ -146,7 +146,7 @@ def contests(batch):
 
 
 def _given_em(images, side, types, parents, stride):
-    """Return the task of EM routing where each window is a sample, in blocks as in a layer."""
+    """The votes of all windows, each a sample of its own, routed as a layer does."""
 
     def route(votes, activations, *betas):
         size = 16 * votes.size // len(votes)

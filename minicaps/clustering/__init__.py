@@ -1,6 +1,6 @@
-"""Clustering of plain arrays, on either device, with the history of every iteration.
+"""Clustering of plain arrays on either device, with a history of all iterations.
 
-The views behind the routings: a routing clusters votes with the same steps (`steps`).
+These algorithms underlie the routings, which cluster votes with the same steps (`steps`).
 """
 
 from minicaps.clustering.clusters import Clusters

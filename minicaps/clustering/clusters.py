@@ -1,4 +1,4 @@
-"""What every clustering takes and returns, and the loop that all of them share."""
+"""The input checks, the result type and the iteration loop that all clusterings share."""
 
 import math
 from numbers import Integral
@@ -11,13 +11,23 @@ from minicaps.clustering.steps import LEAST
 
 
 class Clusters(NamedTuple):
-    """k clusters of n points in d dimensions, after some iteration; arrays live where x does.
+    """k clusters of n points in d dimensions after an iteration; arrays are on the device of x.
 
-    centres (k, d); responsibilities (n, k), the share of each point that belongs to each centre
-    (rows sum to 1; 0 or 1 where clusters are hard); objective, a number that never rises in the
-    K-means and never falls in mixtures, of exactly these centres. Mixtures also have weights (k,)
-    and covariances: (k, d, d) full, (k, d) diagonal, (k,) isotropic.
-    history: in a result, the Clusters of every iteration, the last of which is the result.
+    Attributes
+    ----------
+    centres
+        Cluster centers (k, d).
+    responsibilities
+        Share of each point that belongs to each center, (n, k). Rows sum to 1; the entries of hard
+        clusters are 0 or 1.
+    objective
+        Value of the objective for exactly these centers. It never increases in the variants of
+        K-means and never decreases in mixtures.
+    weights, covariances
+        Only in mixtures: weights (k,) and covariances, which are (k, d, d) if full, (k, d) if
+        diagonal, and (k,) if isotropic.
+    history
+        In a result, the Clusters of every iteration, the last of which is the result.
     """
 
     centres: object
@@ -29,9 +39,10 @@ class Clusters(NamedTuple):
 
 
 def iterate(first, update, iterations):
-    """Apply `update` to Clusters until no responsibility changes: then nothing else would.
+    """Apply `update` to Clusters until no responsibility changes, after which nothing else would.
 
-    A change counts beside the largest of its cluster: tiny shares move a centre like large ones.
+    Changes are relative to the largest responsibility in the cluster, because even tiny shares can
+    move a center.
     """
     history = [first]
     rounding = 16 * float(np.finfo(first.responsibilities.dtype).eps)
@@ -46,37 +57,37 @@ def iterate(first, update, iterations):
 
 
 def check_points(x, k, iterations):
-    """Return the points x (n, d) in float32 or float64; raise ValueError for what cannot be used.
+    """Return the points x (n, d) in float32 or float64; raise ValueError for unusable arguments.
 
-    float32 stays; other real numbers become float64.
+    float32 is kept; other real dtypes are converted to float64.
     """
     x = array_module(x).asarray(x)
     if x.ndim != 2 or 0 in x.shape:
-        raise ValueError(f"x must be points (n, d), n and d at least 1, not of shape {x.shape}")
+        raise ValueError(f"x must have shape (n, d) with n and d at least 1, not {x.shape}")
     if x.dtype.kind not in "biuf":
-        raise ValueError(f"x must hold real numbers, not {x.dtype}")
+        raise ValueError(f"x must contain real numbers, not {x.dtype}")
     if not isinstance(k, Integral) or not 1 <= k <= len(x):
-        raise ValueError(f"k must be a whole number from 1 to {len(x)}, the number of points: {k}")
+        raise ValueError(f"k must be an integer from 1 to {len(x)}, the number of points, not {k}")
     if not isinstance(iterations, Integral) or iterations < 1:
-        raise ValueError(f"iterations must be a whole number of at least 1, not {iterations}")
+        raise ValueError(f"iterations must be an integer of at least 1, not {iterations}")
     x = x if x.dtype.char in "fd" else x.astype(float)
     _check_finite("x", x, x.size)
     least = math.sqrt(float(np.finfo(x.dtype).tiny / np.finfo(x.dtype).eps))
     if 0 < largest_of(x) < least:
         raise ValueError(
-            f"the numbers of x are at most {largest_of(x):.3g}: the squares of numbers below"
-            f" {least:.3g} vanish in {x.dtype}, and so would distances. Scale them up"
+            f"the values of x are at most {largest_of(x):.3g}, but the squares of values below"
+            f" {least:.3g} vanish in {x.dtype}, and so would distances: scale x up"
         )
     return x
 
 
 def check_start(start, x, seed, shapes):
-    """Return a copy of the given start, of one of `shapes`, in the dtype and place of x."""
+    """Return a copy of `start` with the dtype and device of x; it must have one of `shapes`."""
     if seed != 0:
-        raise ValueError(f"seed {seed} has no effect when start is given: leave one of them out")
+        raise ValueError(f"seed {seed} has no effect when start is given: leave out one of them")
     start = array_module(x).array(start, dtype=x.dtype)
     if start.shape not in shapes:
-        raise ValueError(f"start must have shape {' or '.join(map(str, shapes))}: {start.shape}")
+        raise ValueError(f"start needs shape {' or '.join(map(str, shapes))}, not {start.shape}")
     _check_finite("start", start, x.size)
     return start
 
@@ -84,34 +95,34 @@ def check_start(start, x, seed, shapes):
 def _check_finite(name, array, size):
     limit = math.sqrt(float(np.finfo(array.dtype).max) / (8 * size))
     if not math.isfinite(largest := largest_of(array)):
-        raise ValueError(f"{name} must be finite: it has {largest}. Mend or remove such numbers")
+        raise ValueError(f"{name} must be finite, but contains {largest}: correct or remove it")
     if largest > limit:
         raise ValueError(
-            f"the squares of {name} must have a finite sum: {array.dtype} allows numbers up to"
-            f" {limit:.3g}, not {largest:.3g}. Remove or scale down what is larger"
+            f"the squares of {name} must have a finite sum, so {array.dtype} allows values up to"
+            f" {limit:.3g}, not {largest:.3g}: remove or scale down larger values"
         )
 
 
 def largest_of(array):
-    """Largest absolute value, a Python number."""
+    """Return the largest absolute value as a Python number."""
     return float(abs(array).max())
 
 
 def relative_rounding(dtype):
-    """How far rounding may move a mean of numbers up to 1."""
+    """Return a bound on the rounding error in a mean of numbers up to 1."""
     return 100 * float(np.finfo(dtype).eps)
 
 
 def rounding_of(array):
-    """How far rounding may move a mean of such numbers: two that are closer count as equal."""
+    """Return a bound on the rounding error in a mean of `array`; closer means count as equal."""
     return relative_rounding(array.dtype) * largest_of(array)
 
 
 def check_positive(name, value, dtype, low=0, power=1):
-    """Return `value` as a Python number, at least `low`, with value^±power inside of `dtype`."""
+    """Return `value` as a float; it must be at least `low`, and value^±power fit into `dtype`."""
     limits = np.finfo(dtype)
     low = max(low, float(limits.tiny) ** (1 / power))
     high = (float(limits.max) / 8) ** (1 / power)
     if not low <= value <= high:
-        raise ValueError(f"{name} must be positive, for this x {low:.3g} to {high:.3g}: {value}")
+        raise ValueError(f"{name} must be positive, here {low:.3g} to {high:.3g}, not {value}")
     return float(value)

@@ -1,14 +1,14 @@
-"""K-means and its soft and spherical kin: every point pays for its distance to a centre.
+"""K-means, soft K-means and spherical K-means: each point pays for its distance to a center.
 
-    L = Σ_i min_j d(x_i, v_j)                   hard: each point pays for the nearest centre
+    L = Σ_i min_j d(x_i, v_j)                   hard: each point pays for the nearest center
     L = −(1/K) Σ_i ln Σ_j e^(−K d(x_i, v_j))    soft: a smooth minimum, hard for K → ∞
 
 ∂L/∂v_j = Σ_i c_ij ∂d/∂v_j with c_ij = softmax_j(−K d(x_i, v_j)). Setting it to zero with c fixed
-gives the centres, and both are repeated in turn:
+gives the centers, and the two computations alternate:
 
     d = |x − v|²       v_j = Σ_i c_ij x_i / Σ_i c_ij    K-means: a mean
     d = −⟨x, v/|v|⟩    v_j = Σ_i c_ij x_i               spherical: d fixes only the direction of
-                                                        v, so its length may tell the followers
+                                                        v, so its length can count the followers
 """
 
 import math
@@ -25,10 +25,11 @@ from minicaps.clustering.steps import LEAST, weighted_mean
 
 
 class Geometry(NamedTuple):
-    """What points pay, and where centres go.
+    """The distance of points to centers, and the centers that minimize it.
 
-    cost: (x, centres) -> d(x_i, v_j) (n, k). alone: x -> d(x_i, x_i) (n,), the least a point can
-    pay. gather: (x, c) -> Σ_i c_ij (k,) and centres (k, d). degree: d scales as |x| to this power.
+    cost: (x, centres) -> d(x_i, v_j) (n, k). alone: x -> d(x_i, x_i) (n,), the least that a point
+    can pay. gather: (x, c) -> Σ_i c_ij (k,) and centers (k, d). degree: the power of |x| with which
+    d scales.
     """
 
     cost: Callable
@@ -38,8 +39,8 @@ class Geometry(NamedTuple):
 
 
 def squared_distance(x, centres):
-    """|x_i − v_j|² (n, k) of points (n, d) and centres (k, d)."""
-    # One centre at a time: n × k × d numbers need not exist, and differences lose no digits.
+    """Return |x_i − v_j|² (n, k) for points (n, d) and centers (k, d)."""
+    # One center at a time: this avoids an n × k × d array, and differences lose no digits.
     return array_module(x).stack([((x - v) ** 2).sum(axis=1) for v in centres], axis=1)
 
 
@@ -60,12 +61,27 @@ SPHERICAL = Geometry(
 def kmeans(
     x: Array, k: int, *, start: Array | None = None, iterations: int = 100, seed: int = 0
 ) -> Clusters:
-    """Cluster points x (n, d) around k means, each point with the nearest one (Lloyd 1982).
+    """Cluster points around k means, assigning each point to the nearest mean (Lloyd 1982).
 
-    start: centres (k, d); default k-means++, drawn with `seed`. Ends after `iterations` moves of
-    the centres, or when no point changes its cluster. A centre without points moves to the point
-    that is farthest from every centre. A column in small units counts for nothing beside one in
-    large ones: scale them first. Returns `Clusters`; objective Σ_i min_j |x_i − v_j|².
+    A center without points moves to the point that is farthest from all centers. Columns with small
+    values hardly count next to columns with large ones, so scale them first.
+
+    Parameters
+    ----------
+    x
+        Points (n, d).
+    k
+        Number of clusters.
+    start
+        Initial centers (k, d). By default, they are drawn by k-means++ with `seed`.
+    iterations
+        Maximum number of updates of the centers. The updates end earlier if no point changes its
+        cluster.
+
+    Returns
+    -------
+    Clusters
+        The result, with the objective Σ_i min_j |x_i − v_j|².
     """
     return _cluster(x, k, EUCLIDEAN, math.inf, start, iterations, seed)
 
@@ -74,10 +90,10 @@ def soft_kmeans(
     x: Array, k: int, *, inverse_temperature: float, start: Array | None = None,
     iterations: int = 100, seed: int = 0,
 ) -> Clusters:  # fmt: skip
-    """As `kmeans`, with points shared: c_ij = softmax_j(−K |x_i − v_j|²).
+    """Cluster like `kmeans`, but share points among centers: c_ij = softmax_j(−K |x_i − v_j|²).
 
-    inverse_temperature: K, in units of 1/x²; the limit K → ∞ is K-means. A centre that gets
-    nothing stays. Returns `Clusters`; objective −(1/K) Σ_i ln Σ_j exp(−K |x_i − v_j|²).
+    inverse_temperature: K, in units of 1/x²; the limit K → ∞ is K-means. A center without points
+    does not move. Returns `Clusters` with the objective −(1/K) Σ_i ln Σ_j exp(−K |x_i − v_j|²).
     """
     return _cluster(x, k, EUCLIDEAN, inverse_temperature, start, iterations, seed)
 
@@ -86,11 +102,11 @@ def spherical_kmeans(
     x: Array, k: int, *, inverse_temperature: float | None = None, start: Array | None = None,
     iterations: int = 100, seed: int = 0,
 ) -> Clusters:  # fmt: skip
-    """Cluster points x (n, d) by direction: points pay −⟨x_i, v_j/|v_j|⟩, centres are sums.
+    """Cluster points x (n, d) by direction: points pay −⟨x_i, v_j/|v_j|⟩, and centers are sums.
 
-    inverse_temperature: K of c_ij = softmax_j(K ⟨x_i, v_j/|v_j|⟩), in units of 1/x; None or
-    infinity: each point goes where it agrees most. The rest as in `kmeans` and `soft_kmeans`;
-    the farthest point is the one that would gain most from a centre of its own.
+    inverse_temperature: K in c_ij = softmax_j(K ⟨x_i, v_j/|v_j|⟩), in units of 1/x. If it is None
+    or infinite, each point joins the center with which it agrees most. All else is as in `kmeans`
+    and `soft_kmeans`; the farthest point is the one that would gain most from its own center.
     """
     K = math.inf if inverse_temperature is None else inverse_temperature
     return _cluster(x, k, SPHERICAL, K, start, iterations, seed)
@@ -109,10 +125,10 @@ def _cluster(x, k, geometry, K, start, iterations, seed):
 
 
 def starting_point(x, k, start, seed, geometry=EUCLIDEAN, more_shapes=()):
-    """Return the given start, centres (k, d) or of `more_shapes`, or k points of x by k-means++.
+    """Return `start`, of shape (k, d) or one of `more_shapes`, or draw k points by k-means++.
 
-    There a point is drawn with a probability that grows with its distance from those chosen
-    before (Arthur and Vassilvitskii 2007).
+    k-means++ draws each point with a probability that grows with its distance from the points
+    chosen before (Arthur and Vassilvitskii 2007).
     """
     if start is not None:
         return clusters.check_start(start, x, seed, [(k, x.shape[1]), *more_shapes])
@@ -123,14 +139,14 @@ def starting_point(x, k, start, seed, geometry=EUCLIDEAN, more_shapes=()):
         # p_i ∝ min_j d(x_i, v_j) − d(x_i, x_i)
         cost = geometry.cost(x, x[chosen[-1:]])[:, 0] - geometry.alone(x)
         gain = np.minimum(gain, to_host(cost).astype(float).clip(min=0))
-        if not gain.any():  # fewer different points than centres: any will do
+        if not gain.any():  # fewer distinct points than centers: any will do
             gain[:] = 1
         chosen.append(int(rng.choice(len(x), p=gain / gain.sum())))
     return x[chosen]
 
 
 def _assign(x, centres, geometry, K):
-    """Divide the points among the centres, and what that costs."""
+    """Assign the points to the centers and compute the objective."""
     xp = array_module(x)
     cost = geometry.cost(x, centres)  # (n, k)
     least = cost.min(axis=1, keepdims=True)
@@ -138,16 +154,16 @@ def _assign(x, centres, geometry, K):
         nearest = cost.argmin(axis=1)
         c = (nearest[:, None] == xp.arange(len(centres))).astype(x.dtype)
         return Clusters(centres, c, float(least.sum()))
-    with np.errstate(over="ignore"):  # e^−∞ is 0, as it should be
+    with np.errstate(over="ignore"):  # e^−∞ is 0, as intended
         logits = -K * (cost - least)
-    # −(1/K) ln Σ_j e^(−K d_ij), with the least d_ij taken out
+    # −(1/K) ln Σ_j e^(−K d_ij), with the smallest d_ij factored out
     log_z = ops.logsumexp.raw(logits, axis=1)[0]
     objective = float(least.sum()) - float(log_z.sum()) / K
     return Clusters(centres, ops.softmax.raw(logits, axis=1)[0], objective)
 
 
 def _move(x, last, geometry, hard):
-    """Return the centres of the points that follow them."""
+    """Return the new centers, computed from the points that follow them."""
     total, centres = geometry.gather(x, last.responsibilities)
     empty = total <= LEAST
     centres = array_module(x).where(empty[:, None], last.centres, centres)
@@ -155,13 +171,13 @@ def _move(x, last, geometry, hard):
 
 
 def _refill(x, centres, empty, geometry):
-    """Move each empty centre to the point that gains most by it, which can only lower L."""
+    """Move each empty center to the point that gains most from it, which can only lower L."""
     cost = array_module(x).where(empty, math.inf, geometry.cost(x, centres))
     for j in np.flatnonzero(to_host(empty)):
         gain = cost.min(axis=1) - geometry.alone(x)
         most = int(gain.argmax())
         if float(gain[most]) <= clusters.rounding_of(x) ** geometry.degree:
-            break  # fewer different points than centres
+            break  # fewer distinct points than centers
         centres[j] = x[most]
         cost[:, j] = geometry.cost(x, centres[j : j + 1])[:, 0]
     return centres

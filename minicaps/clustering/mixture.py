@@ -1,11 +1,11 @@
 """Mixtures of Gaussians, p(x) = Σ_j π_j N(x; μ_j, Σ_j), fitted by EM.
 
-    E   R_ij = π_j N(x_i; μ_j, Σ_j) / Σ_k π_k N(x_i; μ_k, Σ_k)     Bayes: whose point is it?
+    E   R_ij = π_j N(x_i; μ_j, Σ_j) / Σ_k π_k N(x_i; μ_k, Σ_k)     Bayes' theorem
     M   with r_ij = R_ij / Σ_i R_ij, the first two moments of the points of each cluster:
         μ_j = Σ_i r_ij x_i,  Σ_j = Σ_i r_ij (x_i − μ_j)(x_i − μ_j)ᵀ,  π_j = Σ_i R_ij / n
 
-Every Gaussian is kept as variances along axes: with Σ = Q diag(λ) Qᵀ and y = Qᵀ(x − μ) it is a
-product of Gaussians of one dimension, so all three covariances share one density.
+Every Gaussian is represented by its variances along axes: with Σ = Q diag(λ) Qᵀ and y = Qᵀ(x − μ),
+it is a product of one-dimensional Gaussians, so the three types of covariance share one density.
 """
 
 import numpy as np
@@ -26,17 +26,30 @@ def gmm(
 ) -> Clusters:  # fmt: skip
     """Fit a mixture of k Gaussians to points x (n, d) by EM.
 
-    covariance: "full", "diagonal" or "isotropic". floor: the least variance along any axis;
-    smaller ones (eigenvalues, where full) are raised to it. Default about a millionth of the
-    variance of all points, of each column on its own, which may have its own unit, or their mean
-    where isotropic; never less than what rounding errors make of x. sigma: holds all Gaussians
-    isotropic with this deviation and equal weights, which is soft K-means at K = 1/(2σ²) and for
-    σ → 0 K-means. start: means (k, d), which begin with equal weights and the covariance of all
-    points, or responsibilities (n, k) (a start that fits both is read as means); default
-    k-means++ means, drawn with `seed`. iterations: M steps at most.
+    Parameters
+    ----------
+    covariance
+        "full", "diagonal" or "isotropic".
+    floor
+        Lower limit of the variance along any axis; smaller variances (or eigenvalues, if full) are
+        raised to it. By default, it is about a millionth of the variance of all points, either per
+        column, as columns may have different units, or averaged over columns if isotropic. It is
+        never less than the rounding errors in x.
+    sigma
+        If given, all Gaussians are isotropic with this standard deviation and have equal weights.
+        This is soft K-means at K = 1/(2σ²), and K-means for σ → 0.
+    start
+        Means (k, d), combined with equal weights and the covariance of all points, or
+        responsibilities (n, k). A start that fits both is taken as means. By default, the means are
+        drawn by k-means++ with `seed`.
+    iterations
+        Maximum number of M steps.
 
-    Returns `Clusters`; objective is the log-likelihood Σ_i ln p(x_i). The history begins with
-    the given or drawn means; from given responsibilities it begins after the first M step.
+    Returns
+    -------
+    Clusters
+        The result, with the log-likelihood Σ_i ln p(x_i) as objective. The history starts with the
+        given or drawn means or, for given responsibilities, after the first M step.
     """
     x = clusters.check_points(x, k, iterations)
     if covariance not in COVARIANCES:
@@ -44,17 +57,17 @@ def gmm(
     start = starting_point(x, k, start, seed, more_shapes=[(len(x), k)])
     from_means = start.shape == (k, x.shape[1])
     floor = _least_variances(x, start if from_means else x, covariance, floor, sigma)
-    # In units near the root of the floor: an eigenvalue mixes columns. Powers of 2 round nothing.
+    # Eigenvalues mix columns, so use units near the root of the floor; powers of 2 are exact.
     xp = array_module(x)
     unit = xp.ldexp(xp.ones_like(floor), xp.frexp(xp.sqrt(floor))[1])
     x, floor, held = x / unit, floor / unit**2, sigma is not None
-    if covariance == "full":  # eigenvalues are as inexact as the largest of them
+    if covariance == "full":  # all eigenvalues are as inexact as the largest
         floor = xp.maximum(floor.max(), relative_rounding(x.dtype) * x.var(axis=0).sum())
 
     def update(last):
         return _e_step(x, *_m_step(x, last, covariance, floor, held), covariance)
 
-    # Equal shares make of all points one Gaussian, k times.
+    # With equal shares, each of the k Gaussians is fitted to all points.
     equal = xp.full((len(x), k), 1 / k, dtype=x.dtype)
     everything = Clusters(xp.zeros((k, x.shape[1]), x.dtype) + x.mean(axis=0), equal, 0.0)
     if from_means:
@@ -69,7 +82,7 @@ def gmm(
 
 
 def _least_variances(x, start, covariance, floor, sigma):
-    """Return the floor of the variance in each column (d,): σ², where σ is given."""
+    """Return the floor of the variance in each column (d,), which is σ² if σ is given."""
     xp, limits = array_module(x), np.finfo(x.dtype)
     spread = x.var(axis=0)
     noise = relative_rounding(x.dtype) * xp.maximum(abs(x).max(axis=0), abs(start).max(axis=0))
@@ -77,7 +90,7 @@ def _least_variances(x, start, covariance, floor, sigma):
         spread, noise = (xp.full_like(spread, n) for n in (spread.mean(), noise.max()))
     if sigma is not None:
         if covariance != "isotropic" or floor is not None:
-            raise ValueError('sigma takes covariance="isotropic" and no floor: it fixes both')
+            raise ValueError('sigma needs covariance="isotropic" and no floor: it fixes both')
         low = float(noise.max())
         return xp.full_like(
             spread, clusters.check_positive("sigma", sigma, x.dtype, low, power=2) ** 2
@@ -90,7 +103,7 @@ def _least_variances(x, start, covariance, floor, sigma):
 
 
 def _rescaled(record, unit, covariance):
-    """Return Clusters that were found in `unit` (d,) of each column in the units of the points."""
+    """Convert Clusters from the `unit` (d,) of each column to the units of the points."""
     square = {"full": unit[:, None] * unit, "diagonal": unit**2, "isotropic": unit[0] ** 2}
     n, log_volume = len(record.responsibilities), float(array_module(unit).log(unit).sum())
     return record._replace(
@@ -105,15 +118,16 @@ def _check_shares(start):
     if least < 0 or wrong > float(np.finfo(start.dtype).eps) ** 0.5:
         raise ValueError(
             "start responsibilities must not be negative and must sum to 1 in each row: "
-            f"the least is {least:.3g}, a sum is off by {wrong:.3g}"
+            f"the smallest is {least:.3g}, and a sum is off by {wrong:.3g}"
         )
 
 
 def _m_step(x, last, covariance, floor, held):
     """Fit Gaussians to the points, weighted by the last responsibilities.
 
-    floor: of the variances, (d,) or one; they are held at it if `held`, with equal weights.
-    Returns π (k,), μ (k, d), variances λ (k, d) along axes Q (k, d, d), None for the coordinates'.
+    floor: lower limit of the variances, (d,) or a number. If `held`, the variances are fixed at it
+    and the weights are equal. Returns π (k,), μ (k, d), the variances λ (k, d) along the axes Q,
+    and Q (k, d, d), or None for the coordinate axes.
     """
     xp, axes = array_module(x), None
     total, share, mean, _, variance = m_step(x.T, last.responsibilities.T, 0)
@@ -126,12 +140,12 @@ def _m_step(x, last, covariance, floor, held):
         # Σ_j = Σ_i r_ij (x_i − μ_j)(x_i − μ_j)ᵀ = Q diag(λ) Qᵀ
         away = x.T - mean[..., None]  # (k, d, n)
         variance, axes = xp.linalg.eigh((share[:, None] * away) @ away.mT)
-    mean = xp.where((total <= LEAST)[:, None], last.centres, mean)  # empty: stay
+    mean = xp.where((total <= LEAST)[:, None], last.centres, mean)  # if empty: keep
     return weights, mean, xp.maximum(variance, floor), axes
 
 
 def _e_step(x, weights, centres, variance, axes, covariance):
-    """Responsibilities and log-likelihood of what `_m_step` returns."""
+    """Compute responsibilities and log-likelihood from the Gaussians that `_m_step` returns."""
     xp = array_module(x)
     away = x.T - centres[..., None]  # (k, d, n)
     if axes is not None:

@@ -1,4 +1,4 @@
-"""Capsule layers: from feature maps to capsules, from capsules to capsules, and back to pixels."""
+"""Capsule layers: from feature maps to capsules, between capsules, and back to pixels."""
 
 import itertools
 import math
@@ -20,11 +20,11 @@ __all__ = ["ConvCaps", "Decoder", "DenseCaps", "PrimaryCaps", "Routing", "Shared
 
 
 class PrimaryCaps(Module):
-    """The first capsules: a convolution whose channels are cut into `types` groups of `size`.
+    """Primary capsules: a convolution whose channels are split into `types` groups of `size`.
 
-    (B, C, H, W) -> (B, P·Q·types, size), squashed. A capsule is `size` channels *at one position*
-    (Sabour et al. 2017, section 4), never neighbouring pixels of one channel. Capsules are
-    ordered by position, then by type.
+    Maps (B, C, H, W) to squashed capsules (B, P·Q·types, size). A capsule consists of `size`
+    channels *at one position* (Sabour et al. 2017, section 4), never of neighboring pixels of one
+    channel. Capsules are ordered by position, then by type.
     """
 
     def __init__(
@@ -42,17 +42,24 @@ class PrimaryCaps(Module):
 
 
 def group_channels(maps, size):
-    """Cut feature maps (B, C, P, Q) into capsules (B, P·Q·C/size, size) of adjacent channels."""
+    """Split feature maps (B, C, P, Q) into capsules (B, P·Q·C/size, size) of adjacent channels."""
     b, c, p, q = maps.shape
     return maps.transpose(0, 2, 3, 1).reshape(b, p * q * (c // size), size)
 
 
 class DenseCaps(Module):
-    """Every input capsule votes for every output capsule: (B, I, N) -> Routed of (B, J, D).
+    """Dense capsules: every input capsule votes for every output capsule.
 
-    inputs (I, N) and outputs (J, D): how many capsules of how many numbers. The weights W have
-    shape (I, J, N, D), in memory (I, N, J, D), so that the votes of one capsule are one matrix
-    product. No bias. `routing` and options: see `Routing`.
+    Maps (B, I, N) to Routed with poses (B, J, D). The weights W have shape (I, J, N, D) and the
+    memory layout (I, N, J, D), so that the votes of one capsule are one matrix product. There is
+    no bias.
+
+    Parameters
+    ----------
+    inputs, outputs
+        Number and size of the input capsules, (I, N), and of the output capsules, (J, D).
+    routing, **options
+        See `Routing`.
     """
 
     def __init__(
@@ -69,12 +76,19 @@ class DenseCaps(Module):
 
 
 class SharedCaps(Module):
-    """One matrix for each parent, so any number of children: (B, I, N) -> Routed of (B, J, D).
+    """Capsules with one matrix per parent, which allows any number of children.
 
-    inputs N, numbers of a child, and outputs (J, D); the weights have shape (J, N, D). `routing`
-    and options: see `Routing`.
-    children, length: about how many children a sample has and how long they are, which sets the
-    scale of the start. Couplings that are "learned" are for exactly so many children.
+    Maps (B, I, N) to Routed with poses (B, J, D). The weights have shape (J, N, D).
+
+    Parameters
+    ----------
+    inputs, outputs
+        Size N of a child, and number and size of the parents, (J, D).
+    children, length
+        Approximate number of children in a sample and approximate length of a child, which set the
+        scale of the initial weights. "learned" couplings need exactly this number of children.
+    routing, **options
+        See `Routing`.
     """
 
     def __init__(
@@ -82,8 +96,8 @@ class SharedCaps(Module):
         length: float = 1.0, routing: str = "agreement", **options: object,
     ):  # fmt: skip
         parents, size = outputs
-        # The sum of the children is I·length long where they agree, √I·length where they are
-        # random: the start is between the two.
+        # The sum of the children has length I·length if they agree and √I·length if they are
+        # random; the initial scale is between the two.
         gain = _shares(routing, children, parents) / (children**0.75 * length)
         self.weight = parameter(init.capsule_normal(rng, (parents, inputs, size), gain))
         self.routing = Routing(routing, (children, parents), **options)
@@ -97,11 +111,21 @@ class SharedCaps(Module):
 
 
 class ConvCaps(Module):
-    """Convolutional capsules: parents of every K×K window, with the same matrices everywhere.
+    """Convolutional capsules: each K×K window has its own parents, with shared matrices.
 
-    inputs (types, N), outputs (J, D). A grid of capsules (B, H, W, types, N) gives Routed of poses
-    (B, P, Q, J, D), activations (B, P, Q, J) and couplings (B, P, Q, K·K·types, J). A child
-    divides itself among all parents of all windows that hold it. `routing`, options: see `Routing`.
+    Maps a grid of capsules (B, H, W, types, N) to Routed with poses (B, P, Q, J, D), activations
+    (B, P, Q, J) and couplings (B, P, Q, K·K·types, J). A child divides itself among all parents of
+    all windows that contain it.
+
+    Parameters
+    ----------
+    inputs, outputs
+        Number and size of the capsules at a position: (types, N) of the children, (J, D) of the
+        parents.
+    kernel, stride
+        Side K of the windows, and distance between them.
+    routing, **options
+        See `Routing`.
     """
 
     def __init__(
@@ -110,8 +134,8 @@ class ConvCaps(Module):
     ):  # fmt: skip
         (types, n), (parents, d) = inputs, outputs
         children = kernel * kernel * types
-        # An inner child divides itself among (kernel/stride)² windows, one in a corner has a
-        # single one: the start is between the two.
+        # An inner child divides itself among (kernel/stride)² windows, but one in a corner is in
+        # a single window; the initial scale is between the two.
         gain = _shares(routing, children, parents * max(1, kernel / stride)) / math.sqrt(children)
         self.weight = _by_child(init.capsule_normal(rng, (children, parents, n, d), gain))
         self.kernel, self.stride = kernel, stride
@@ -131,20 +155,20 @@ class ConvCaps(Module):
 
 
 def _shares(routing, children, parents):
-    """1/c in the first s = c Σ_i û: a child divides itself among the parents, or s is a mean."""
+    """Return 1/c in the initial s = c Σ_i û: the number of parents, or of children for a mean."""
     return children if routing == "distance" else parents
 
 
 def _by_child(weight):
-    """Make W (I, J, N, D) learned, in memory (I, N, J, D)."""
+    """Return W (I, J, N, D) as a parameter with the memory layout (I, N, J, D)."""
     return parameter(weight.transpose(0, 2, 1, 3).copy().transpose(0, 2, 1, 3))
 
 
 class Routing(Module):
-    """Routes the votes of a layer by the routing that `minicaps.routing.registry` has by `name`.
+    """Route the votes of a layer with the routing called `name` in `minicaps.routing.registry`.
 
-    shape (I, J): the numbers of children and parents, which matter to "learned" only.
-    options: those of the routing; None leaves its default. Wrong ones are refused at once.
+    shape: numbers of children and parents (I, J), used only for "learned" couplings.
+    options: options of the routing. None selects the default; invalid options are errors.
     """
 
     def __init__(self, name: str, shape: tuple[int, int], **options: object):
@@ -158,7 +182,7 @@ class Routing(Module):
         self, make_votes: Callable, u: Tensor, weight: Tensor, votes_size: int,
         windows: Windows | None = None,
     ) -> Routed:  # fmt: skip
-        """Route make_votes(u, weight), `votes_size` numbers in a sample; windows as in `couple`."""
+        """Route make_votes(u, weight), `votes_size` values per sample; windows as in `couple`."""
 
         def layer(u, weight, *logits):
             return self.route(make_votes(u, weight), *logits, windows=windows)
@@ -167,10 +191,10 @@ class Routing(Module):
 
 
 class Decoder(Module):
-    """Draw the picture from the capsules: (B, J, D) -> (B, C, H, W) in (0, 1).
+    """Reconstruct images from capsules: (B, J, D) -> (B, C, H, W) with values in (0, 1).
 
-    inputs (J, D), outputs (C, H, W). Linear layers with ReLU between, of `hidden` widths, and a
-    sigmoid at the end (Sabour et al. 2017, figure 2).
+    inputs: (J, D). outputs: (C, H, W). hidden: widths of the hidden layers. The layers are linear
+    with ReLU in between and a sigmoid at the end (Sabour et al. 2017, figure 2).
     """
 
     def __init__(
@@ -183,7 +207,7 @@ class Decoder(Module):
         self.image_shape = tuple(outputs)
 
     def forward(self, poses: Tensor) -> Tensor:
-        x = poses.reshape(poses.shape[0], math.prod(poses.shape[1:]))  # −1 fails on no samples
+        x = poses.reshape(poses.shape[0], math.prod(poses.shape[1:]))  # −1 fails without samples
         for layer in self.layers[:-1]:
             x = ops.relu(layer(x))
         return ops.sigmoid(self.layers[-1](x)).reshape(-1, *self.image_shape)

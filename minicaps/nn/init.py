@@ -1,4 +1,4 @@
-"""Initial values of parameters, named after their authors. All are drawn by NumPy.
+"""Initial values of parameters, all of which are drawn with NumPy.
 
 rng: a `numpy.random.Generator`, a seed, or None for values that differ each time.
 """
@@ -11,10 +11,11 @@ Rng = np.random.Generator | int | None
 
 
 def initial(kind, rng, shape, fan_in, fan_out):
-    """Values by the name of their kind.
+    """Draw initial values of the given kind, which is named after the method's first author.
 
-    "he": N(0, 2/fan_in) keeps the variance through a ReLU (He et al. 2015). "glorot": U(−a, a),
-    a² = 6/(fan_in + fan_out), for layers without ReLU (Glorot and Bengio 2010).
+    "he": N(0, 2/fan_in), which preserves the variance through a ReLU (He et al. 2015).
+    "glorot": U(−a, a) with a² = 6/(fan_in + fan_out), for layers without a ReLU (Glorot and
+    Bengio 2010).
     """
     if kind == "he":
         return _normal(rng, shape, math.sqrt(2 / fan_in))
@@ -25,18 +26,19 @@ def initial(kind, rng, shape, fan_in, fan_out):
 
 
 def capsule_normal(rng, shape, gain):
-    """N(0, gain²/D) for W (…, D): a vote is `gain` times as long as its child.
+    """Draw W (…, D) from N(0, gain²/D), so that a vote is `gain` times as long as its child.
 
-    The capsule layers choose it such that the first sum of their votes is at most about one long:
-    neither dead (squash is flat at zero) nor saturated, for any size.
+    The capsule layers choose `gain` so that the initial sum of their votes has a length of at most
+    about 1: neither dead (squash is flat at zero) nor saturated, whatever the size of the layer.
     """
     return _normal(rng, shape, gain / math.sqrt(shape[-1]))
 
 
 def pose_identity(rng, shape):
-    """I + N(0, 0.03²) for matrices (…, n, n): votes start near the poses, and each differs.
+    """Draw matrices (…, n, n) from I + N(0, 0.03²), so that votes start near the poses but differ.
 
-    Ours: the further from I, the sharper the first E steps, and the slower the learning.
+    This choice is our own: the farther from I, the sharper the first E steps and the slower the
+    learning.
     """
     return _normal(rng, shape, 0.03) + np.eye(shape[-1], dtype=np.float32)
 

@@ -1,4 +1,4 @@
-"""The layers of ordinary networks: linear, convolution, dropout, batch norm."""
+"""Standard layers: linear, convolution, dropout and batch normalization."""
 
 import numpy as np
 
@@ -12,12 +12,12 @@ __all__ = ["BatchNorm2d", "Conv2d", "Dropout", "Linear"]
 
 
 def parameter(array):
-    """Make a learned tensor."""
+    """Return a tensor that is learned."""
     return Tensor(array, requires_grad=True)
 
 
 class Linear(Module):
-    """y = x W + b: (…, n) -> (…, m). init: "he", for a ReLU after it, or "glorot"."""
+    """Linear layer y = x W + b: (…, n) -> (…, m). init: "he" if a ReLU follows, or "glorot"."""
 
     def __init__(self, inputs: int, outputs: int, rng: Rng = None, *, init: str = "he"):
         self.weight = parameter(initial(init, rng, (inputs, outputs), inputs, outputs))
@@ -28,11 +28,11 @@ class Linear(Module):
 
 
 class Conv2d(Module):
-    """Convolution of NCHW images of C channels to O, with a square `kernel`, stride and padding.
+    """2-D convolution of NCHW images from C to O channels with a square kernel.
 
-    The weights have shape (O, C, K, K), in memory channels last, as `ops.conv2d` reads them.
-    init: as in `Linear`. bias: False leaves it out, as before batch norm, which would subtract it
-    again.
+    The weights have shape (O, C, K, K), but are stored channels last, as `ops.conv2d` reads them.
+    init: as in `Linear`. bias: whether to add a bias. It is useless before batch normalization,
+    which subtracts it again.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class Conv2d(Module):
 
 
 class Dropout(Module):
-    """In training set each value to 0 with probability `rate`, and divide the others by 1 − rate.
+    """Set values to 0 with probability `rate` in training, and divide the others by 1 − rate.
 
-    So the expected value stays, and evaluation changes nothing (Srivastava et al. 2014). The masks
-    are drawn by NumPy on any device; `Module.reseed` makes them repeat.
+    This preserves expected values, so evaluation leaves the input unchanged (Srivastava et al.
+    2014). The masks are drawn with NumPy on any device; use `Module.reseed` to reproduce them.
     """
 
     def __init__(self, rate: float):
         if not 0 <= rate < 1:
-            raise ValueError(f"dropout takes the share to drop, from 0 to below 1, not {rate}")
+            raise ValueError(f"the dropout rate must be at least 0 and less than 1, not {rate}")
         self.rate, self.rng = float(rate), np.random.default_rng(0)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -68,16 +68,16 @@ class Dropout(Module):
         return x * (array_module(x.data).asarray(kept).astype(x.dtype) / (1 - self.rate))
 
 
-MOMENTUM = 0.1  # of a batch in the running statistics
-EPSILON = 1e-5  # added to variances: a channel may be constant
+MOMENTUM = 0.1  # weight of a batch in the running statistics
+EPSILON = 1e-5  # added to variances, as a channel may be constant
 
 
 class BatchNorm2d(Module):
-    """Give each channel of (B, C, H, W) mean 0 and variance 1, then a learned scale and shift.
+    """Normalize each channel of (B, C, H, W), then apply a learned scale and shift.
 
-    In training mean and variance (divided by the number n of values, not n − 1) are those of the
-    channel over the batch and all positions; evaluation takes their running means, in which each
-    training batch counts `MOMENTUM` (Ioffe and Szegedy 2015, which corrects n to n − 1 there).
+    In training, the mean and the variance (with divisor n, not n − 1) are computed per channel over
+    the batch and all positions. Evaluation uses their running averages, in which each training
+    batch has the weight `MOMENTUM` (Ioffe and Szegedy 2015, who divide by n − 1 there).
     """
 
     buffers = ("mean", "variance")
@@ -90,7 +90,7 @@ class BatchNorm2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim != 4 or x.shape[1] != len(self.mean):
-            raise ValueError(f"batch norm wants (B, {len(self.mean)}, H, W), not {x.shape}")
+            raise ValueError(f"batch norm needs (B, {len(self.mean)}, H, W), not {x.shape}")
         if not self.training or x.size == 0:
             centred, variance = x - self.mean, self.variance
         else:
@@ -103,5 +103,5 @@ class BatchNorm2d(Module):
 
     @staticmethod
     def _moved(running, batch):
-        """The running statistic after a batch, in its own precision."""
+        """Return the running statistic updated with a batch, in its own precision."""
         return (running + MOMENTUM * (batch.data[0] - running)).astype(running.dtype)

@@ -1,7 +1,7 @@
-"""Matrix capsules: a 4×4 pose and an activation beside it (Hinton, Sabour and Frosst 2018).
+"""Matrix capsules, which have a 4×4 pose and an activation (Hinton, Sabour and Frosst 2018).
 
 Letters: B batch, H×W grid of children with T types each, K×K window, P×Q windows, J parent types.
-A grid of capsules is a pair: poses (B, H, W, T, 4, 4) and activations (B, H, W, T).
+A grid of capsules is a pair of poses (B, H, W, T, 4, 4) and activations (B, H, W, T).
 """
 
 import functools
@@ -23,21 +23,21 @@ from minicaps.tensor import Tensor, op
 
 __all__ = ["MatrixClassCaps", "MatrixConvCaps", "MatrixPrimaryCaps"]
 
-SIDE = 4  # of a pose
+SIDE = 4  # rows and columns of a pose
 
 
 @op
 def matrix_votes(poses, weight):
-    """V_ij = P_i W_ij: poses (B, I, 4, 4), weight (I, J, 4, 4) give votes (B, I, J, 16).
+    """Return votes V_ij = P_i W_ij (B, I, J, 16) of poses (B, I, 4, 4), weight (I, J, 4, 4).
 
-    With a bar for ∂loss/∂: P̄_i = Σ_j V̄_ij W_ijᵀ, and W̄_ij = P_iᵀ V̄_ij, summed over the batch. The
-    matrices of a child are laid side by side, so each of these is one product for each child.
-    In memory the children come last, as EM routing reads them.
+    With a bar for ∂loss/∂, P̄_i = Σ_j V̄_ij W_ijᵀ and W̄_ij = P_iᵀ V̄_ij, summed over the batch. The
+    matrices of a child are placed side by side, so each of these takes one product per child. In
+    memory, the children are the last axis, as EM routing reads them.
     """
     fits = poses.ndim == weight.ndim == 4 and poses.shape[1] == weight.shape[0]
     if not fits or len({*poses.shape[2:], *weight.shape[2:]}) > 1:
         shapes = f"{poses.shape}, {weight.shape}"
-        raise ValueError(f"poses (B, I, 4, 4) and matrices (I, J, 4, 4) do not fit: {shapes}")
+        raise ValueError(f"poses (B, I, 4, 4) and matrices (I, J, 4, 4) do not match: {shapes}")
     xp = array_module(poses)
     (b, i, n, _), j = poses.shape, weight.shape[1]
     dtype = xp.result_type(poses.dtype, weight.dtype)
@@ -45,10 +45,11 @@ def matrix_votes(poses, weight):
     W = weight.transpose(0, 2, 1, 3).reshape(i, n, j * n)
 
     def by_child():
-        """Room for P W, (I, B·4, J·4), and the same room as (B, J, 4, 4, I).
+        """Allocate an array for P W, (I, B·4, J·4), and return it and a view (B, J, 4, 4, I).
 
-        One row of padding: else the same number of all children would lie a power of two apart,
-        compete for the same lines of the cache, and moving them would take five times as long.
+        One row of padding keeps corresponding values of the children from being a power of two
+        apart. They would compete for the same cache lines, and copying would take five times as
+        long.
         """
         room = xp.empty((i, b * n + 1, j * n), dtype)[:, :-1]
         steps = room.strides
@@ -70,10 +71,10 @@ def matrix_votes(poses, weight):
 
 
 class MatrixPrimaryCaps(Module):
-    """Poses and activations of the first capsules, from the features at each position.
+    """Primary matrix capsules, computed from the features at each position by a 1×1 convolution.
 
-    (B, C, H, W) -> poses (B, H, W, T, 4, 4) and activations (B, H, W, T), by a 1×1 convolution;
-    activations through a sigmoid.
+    Maps (B, C, H, W) to poses (B, H, W, T, 4, 4) and activations (B, H, W, T). The activations pass
+    through a sigmoid.
     """
 
     def __init__(self, channels: int, types: int, rng: Rng = None):
@@ -89,7 +90,7 @@ class MatrixPrimaryCaps(Module):
 
 
 class MatrixCaps(Module):
-    """Shared part of the layers below: transformation matrices, β_u and β_a, and EM routing."""
+    """Base class of the layers below: transformation matrices, β_u and β_a, and EM routing."""
 
     def __init__(self, children: int, parents: int, rng: Rng = None, **routing: object):
         self.weight = parameter(init.pose_identity(rng, (children, parents, SIDE, SIDE)))
@@ -97,23 +98,24 @@ class MatrixCaps(Module):
         self.beta_a = parameter(np.zeros(parents, np.float32))
         self.route = functools.partial(em, **routing)
         nothing, one = Tensor(np.zeros((0, 1, 1, 1))), Tensor(np.zeros(1))
-        self.route(nothing, nothing[:, :, 0, 0], one, one)  # refuses wrong options now
+        self.route(nothing, nothing[:, :, 0, 0], one, one)  # raises for invalid options
 
     def routed(
         self, layer: Callable, poses: Tensor, activations: Tensor, votes_size: int
     ) -> Routed:
         if poses.shape != (*activations.shape, SIDE, SIDE):
             given = f"{poses.shape} and {activations.shape}"
-            raise ValueError(f"not poses (B, H, W, T, 4, 4) and activations (B, H, W, T): {given}")
+            raise ValueError(f"poses must be (B, H, W, T, 4, 4), activations (B, H, W, T): {given}")
         inputs, parameters = [poses, activations], [self.weight, self.beta_u, self.beta_a]
         return route_in_blocks(layer, inputs, parameters, votes_size, copies=16, keep=True)
 
 
 class MatrixConvCaps(MatrixCaps):
-    """Convolutional capsules: parents of every K×K window, with the same matrices everywhere.
+    """Convolutional matrix capsules: each K×K window has its own parents, with shared matrices.
 
-    Grid of T types -> grid (B, P, Q, J, 4, 4) and (B, P, Q, J), couplings (B, P, Q, K·K·T, J).
-    A child divides itself among all parents of all windows that hold it. Options as in `em`.
+    Maps a grid of T types to a grid of poses (B, P, Q, J, 4, 4) and activations (B, P, Q, J), with
+    couplings (B, P, Q, K·K·T, J). A child divides itself among all parents of all windows that
+    contain it. The options are those of `em`.
     """
 
     def __init__(
@@ -139,11 +141,12 @@ class MatrixConvCaps(MatrixCaps):
 
 
 class MatrixClassCaps(MatrixCaps):
-    """One parent for each class sees all positions; a type has the same matrix everywhere.
+    """Class capsules: one parent per class, which receives votes from all positions.
 
-    Grid of T types -> poses (B, J, 16), activations (B, J), couplings (B, H·W·T, J). Since the
-    matrices do not know the position, the votes are told it ("coordinate addition"): row and
-    column, from 0 to 1, are added to the first two numbers of the last column of a vote.
+    Maps a grid of T types to poses (B, J, 16), activations (B, J) and couplings (B, H·W·T, J). A
+    type has the same matrix at all positions, so the position is added to the votes ("coordinate
+    addition"): row and column, scaled to between 0 and 1, are added to the first two numbers of the
+    last column of a vote.
     """
 
     def forward(self, poses: Tensor, activations: Tensor) -> Routed:
@@ -163,7 +166,7 @@ class MatrixClassCaps(MatrixCaps):
 
 
 def _coordinates(xp, h, w, types, dtype):
-    """What coordinate addition adds to votes (B, I, J, 16): (I, 1, 16)."""
+    """Return the array (I, 1, 16) that coordinate addition adds to votes (B, I, J, 16)."""
     added = xp.zeros((h, w, types, 1, SIDE, SIDE), dtype)
     added[..., 0, -1] = ((xp.arange(h) + 0.5) / h)[:, None, None, None]
     added[..., 1, -1] = ((xp.arange(w) + 0.5) / w)[:, None, None]

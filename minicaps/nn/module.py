@@ -1,4 +1,4 @@
-"""Module: an object that owns parameters, and other modules."""
+"""The base class Module, an object that owns parameters and other modules."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from minicaps.tensor import Tensor
 
 __all__ = ["Module"]
 
-_watchers = ContextVar("watchers", default=())  # of every forward
+_watchers = ContextVar("watchers", default=())  # called after every forward
 
 
 @contextmanager
 def watching(watcher):
-    """Inside this block call watcher(module, outputs) after every `forward`, inner ones first."""
+    """Context manager that calls watcher(module, outputs) after every `forward`, inner first."""
     token = _watchers.set((*_watchers.get(), watcher))
     try:
         yield
@@ -28,12 +28,13 @@ def watching(watcher):
 
 
 class Module(ShowsCall):
-    """Base of layers and models.
+    """Base class of layers and models.
 
-    Parameters are the attributes that are leaf tensors requiring a gradient (not what `forward`
-    computes and keeps), children the attributes that are modules. Both may stand in lists, tuples
-    and dictionaries, nested or not; they are named by their attribute, in order of creation.
-    `buffers` names the attributes whose arrays belong to the state without being learned.
+    The parameters are all attributes that are leaf tensors requiring a gradient (not results that
+    `forward` stores), and the children are all attributes that are modules. Both may be contained
+    in lists, tuples and dictionaries, which may be nested. They are named after their attributes,
+    in order of creation. `buffers` names the attributes whose arrays are part of the state but not
+    learned.
     """
 
     training = True
@@ -46,34 +47,34 @@ class Module(ShowsCall):
         return outputs
 
     def __repr__(self):
-        """One line for each parameter: its name, shape and size."""
+        """Return a summary with the name, shape and size of each parameter."""
         lines = [f"  {name} {p.shape} {p.size:,}" for name, p in self.named_parameters()]
         total = f"{type(self).__name__}, {self.number_of_parameters():,} parameters"
         return "\n".join([total, *lines])
 
     def children(self) -> Iterator[tuple[str, "Module"]]:
-        """Yield (name, module) of the modules directly inside this one."""
+        """Yield (name, module) for the modules directly inside this one."""
         for name, value in _parts(vars(self)):
             if isinstance(value, Module):
                 yield name, value
 
     def modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
-        """Yield (prefix of its names, module): this one, then all inside, in every place."""
+        """Yield (name prefix, module) for this module and all inside it, wherever they occur."""
         yield prefix, self
         for name, child in self.children():
             yield from child.modules(f"{prefix}{name}.")
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (dotted name, tensor) of every parameter, in order of creation.
+        """Yield (dotted name, tensor) for every parameter, in order of creation.
 
-        A parameter that several layers share comes once, by its first name.
+        A parameter that several layers share is yielded once, under its first name.
         """
         seen, names = set(), set()
         for name, p in self._all_parameters():
             if id(p) in seen:
                 continue
             if name in names:
-                raise ValueError(f"two parameters are called {name}: name their places apart")
+                raise ValueError(f"two parameters are called {name}: rename one of them")
             seen.add(id(p))
             names.add(name)
             yield name, p
@@ -90,39 +91,39 @@ class Module(ShowsCall):
         return [p for _, p in self.named_parameters()]
 
     def number_of_parameters(self) -> int:
-        """Return how many numbers are learned."""
+        """Return the number of learned values."""
         return sum(p.size for p in self.parameters())
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Discard the gradients of all parameters."""
         for p in self.parameters():
             p.grad = None
 
     def train(self, training: bool = True) -> Self:
-        """Switch this module and all inside to training (or, with False, to evaluation)."""
+        """Set this module and all inside it to training mode, or to evaluation mode if False."""
         for _, module in self.modules():
             module.training = training
         return self
 
     def eval(self) -> Self:
-        """Switch to evaluation."""
+        """Set this module and all inside it to evaluation mode."""
         return self.train(False)
 
     def reseed(self, *numbers: int) -> None:
-        """Give every layer that draws, from its `rng`, a new generator by `numbers` and place."""
+        """Replace the `rng` of every layer by a generator seeded with `numbers` and its index."""
         for place, (_, module) in enumerate(self.modules()):
             if hasattr(module, "rng"):
                 module.rng = np.random.default_rng([*numbers, place])
 
     def to(self, device: Device) -> Self:
-        """Move parameters and buffers to a `Device`, keeping their layout; forgets gradients.
+        """Move parameters and buffers to a `Device` in the same layout, and discard gradients.
 
-        Make the optimiser afterwards: it keeps its arrays where the parameters were.
+        Create the optimizer afterwards, because it keeps its arrays where the parameters were.
         """
         return self._convert(lambda array: _laid_out_like(array, array, device.xp))
 
     def astype(self, dtype: DTypeLike) -> Self:
-        """Convert parameters and buffers to another floating-point dtype; otherwise as `to`."""
+        """Convert parameters and buffers to a floating-point dtype, and discard gradients."""
         return self._convert(lambda array: array.astype(dtype))
 
     def _convert(self, change):
@@ -133,31 +134,31 @@ class Module(ShowsCall):
         return self
 
     def _named_buffers(self):
-        """Yield (dotted name, module, attribute) of every buffer."""
+        """Yield (dotted name, module, attribute) for every buffer."""
         for prefix, module in self.modules():
             yield from ((prefix + name, module, name) for name in module.buffers)
 
     def _state(self):
-        """Return {name: array} of the parameters, then of the buffers."""
+        """Return {name: array} for the parameters, followed by the buffers."""
         state = {name: p.data for name, p in self.named_parameters()}
         buffers = {name: getattr(owner, key) for name, owner, key in self._named_buffers()}
         return state | buffers
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """Return {name: NumPy copy} of the parameters and buffers."""
+        """Return {name: NumPy copy} for the parameters and buffers."""
         return {name: np.array(to_host(array)) for name, array in self._state().items()}
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        """Take parameters and buffers from {name: array}; names, shapes and dtypes must all fit."""
+        """Load parameters and buffers from {name: array}; names, shapes and dtypes must match."""
         own = self._state()
         if missing := sorted(own.keys() - state.keys()):
-            raise ValueError(f"the state lacks {', '.join(missing)}")
+            raise ValueError(f"the state is missing {', '.join(missing)}")
         if unknown := sorted(state.keys() - own.keys()):
-            raise ValueError(f"the state has {', '.join(unknown)}, which this model has not")
+            raise ValueError(f"the state has {', '.join(unknown)}, which this model lacks")
         for name, array in own.items():
             saved, here = (f"{a.shape} {a.dtype}" for a in (state[name], array))
             if saved != here:
-                raise ValueError(f"{name} is {saved} in the state and {here} in this model")
+                raise ValueError(f"{name} is {saved} in the state but {here} in this model")
         new = {name: _laid_out_like(a, state[name], array_module(a)) for name, a in own.items()}
         for name, p in self.named_parameters():
             p.data = new[name]
@@ -166,7 +167,7 @@ class Module(ShowsCall):
 
 
 def _parts(named):
-    """Yield (dotted name, part) of the modules and tensors in a dictionary, nested or not."""
+    """Yield (dotted name, part) for the modules and tensors in a possibly nested dictionary."""
     for name, value in named.items():
         if isinstance(value, list | tuple):
             value = dict(enumerate(value))
@@ -177,7 +178,7 @@ def _parts(named):
 
 
 def _laid_out_like(old, values, xp):
-    """Copy `values` to `xp` in the memory order of `old`: the fast ops chose that order."""
+    """Copy `values` to `xp` in the memory order of `old`, which was chosen for the fast ops."""
     order = np.argsort([-s for s in old.strides], kind="stable").tolist()
     inverse = np.argsort(order).tolist()
     on_device = xp.asarray(np.array(to_host(values).transpose(order), order="C"))

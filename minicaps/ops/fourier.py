@@ -159,12 +159,12 @@ def multiplications(image_shape, kernel_shape, stride):
 def worthwhile(image, kernel, stride):
     """Return True if spectra cost fewer multiplications than patches.
 
-    Products of spectra count twice, a factor found by measurement, since their matrices are
-    smaller. With CapsNet's 9×9 kernels of stride 2 on 256 channels, 128 images of 20×20 cost 73 G
-    multiplications by patches, or 15 G and 2 G by spectra. Kernels of 3×3 with stride 2 do not
-    benefit. Spectra are not used for few channels, where the products are not matrix products, for
-    half precision and integers, or for large planes, where the spectra of kernels would be much
-    larger than the kernels.
+    Products of spectra count twice because their matrices are smaller; the factor was measured.
+    With CapsNet's 9×9 kernels of stride 2 on 256 channels, 128 images of 20×20 pixels cost 73 G
+    multiplications by patches, compared with 15 G and 2 G by spectra. Kernels of 3×3 with stride 2
+    do not benefit. Spectra are not used for few channels, where the products are not matrix
+    products, for half precision and integers, or for large planes, where the spectra of kernels
+    would be much larger than the kernels.
     """
     if not {image.dtype.name, kernel.dtype.name} <= {"float32", "float64"}:
         return False

@@ -1,8 +1,9 @@
-"""Routing: votes in, poses, activations and couplings out. As many routings as clusterings.
+"""Routing algorithms, which compute poses, activations and couplings of parents from votes.
 
 Every routing takes votes (B, I, J, D) and returns `Routed(poses, activations, couplings)`, inside
-`keep_history` with those of every iteration. All take `windows`, where the children are those of a
-convolution (`minicaps.routing.couplings.Windows`).
+`keep_history` with those of every iteration. All routings accept `windows`, which describe the
+children of a convolutional layer (`minicaps.routing.couplings.Windows`). Each routing is based on a
+clustering algorithm.
 """
 
 from minicaps.routing.agreement import agreement, agreement_plain

@@ -1,16 +1,16 @@
-"""Routing by agreement: a parent is where the votes that agree with it meet.
+"""Routing by agreement, in which parents form where votes agree.
 
-Sabour, Frosst and Hinton 2017, procedure 1, and two ways to read it as a fixed point -> Routed:
+Procedure 1 of Sabour, Frosst and Hinton 2017, and two variants that have fixed points:
 
     c_ij = softmax_j(β b_ij)                each child i divides itself among the parents j
     s_j  = Σ_i c_ij û_j|i                   a weighted sum of votes
     v_j  = squash(s_j)
-    b_ij ← b_ij + ⟨û_j|i, v_j⟩              update="accumulate", the paper's
-    b_ij ← ⟨û_j|i, v_j⟩                     update="recompute": v solves an equation as r grows
+    b_ij ← b_ij + ⟨û_j|i, v_j⟩              update="accumulate", as in the paper
+    b_ij ← ⟨û_j|i, v_j⟩                     update="recompute": for large r, v solves an equation
     b_ij ← ⟨û_j|i, s_j/|s_j|⟩               update="spherical": K-means on directions
 
-The plain version is made of small ops. The fast one is a single op whose reverse sweep is derived
-by hand; it visits the votes once for each sum above and keeps nothing of their size.
+The plain version is composed of small ops. The fast version is a single op whose backward pass is
+derived by hand; it reads the votes once for each sum above and keeps nothing of their size.
 """
 
 from minicaps import ops
@@ -26,9 +26,9 @@ def agreement_plain(
     inverse_temperature: float = 1.0, squash: str = "paper", orphans: bool = False,
     windows: Windows | None = None,
 ) -> Routed:  # fmt: skip
-    """Routing by agreement as it is written on paper. Same arguments as `agreement`."""
+    """Reference implementation of `agreement`, with the same arguments, written like the paper."""
     β = inverse_temperature
-    RoutingOptions(iterations, update, gradient, β, squash)  # refuses wrong ones
+    RoutingOptions(iterations, update, gradient, β, squash)  # raises for invalid ones
     check_votes(votes)
 
     def gather(votes, b):
@@ -47,10 +47,10 @@ def agreement_plain(
 
     zeros = array_module(votes.data).zeros
     if gradient == "implicit":
-        v = Tensor(zeros((votes.shape[0], *votes.shape[2:]), votes.dtype))  # they agree with none
+        v = Tensor(zeros((votes.shape[0], *votes.shape[2:]), votes.dtype))  # no vote agrees with it
         s, c, earlier = meet_at_fixed_point(meet, move, votes, v, iterations - 1)
         return read_out(s, c, squash, earlier)
-    seen = votes.detach() if gradient == "stop" else votes  # what the couplings depend on
+    seen = votes.detach() if gradient == "stop" else votes  # the couplings depend on these
     b, earlier = Tensor(zeros(votes.shape[:3], votes.dtype)), []
     for _ in range(iterations - 1):
         s, c = gather(seen, b)
@@ -65,22 +65,40 @@ def agreement(
     inverse_temperature: float = 1.0, squash: str = "paper", orphans: bool = False,
     windows: Windows | None = None,
 ) -> Routed:  # fmt: skip
-    """Route votes (B, I, J, D) by agreement; returns Routed(poses, activations, couplings).
+    """Route votes by agreement (Sabour, Frosst and Hinton 2017).
 
-    iterations: r, the number of weighted sums; with "accumulate" also a sharpness, since b grows.
-    update: "accumulate" (the paper's), "recompute" or "spherical", see the module.
-    gradient: "unrolled", through every iteration; "stop", couplings taken as constants; or, not
-    for "accumulate", "implicit", that of the fixed point, which is looked for in up to
-    `iterations` (see `minicaps.routing.fixed_point`).
-    inverse_temperature: β in softmax(β b); larger divides more sharply.
-    squash: the kind of `minicaps.ops.squash` that ends the routing.
-    orphans: leaky routing: a parent more, whose b stays 0, takes those who agree with nobody.
-    windows: see `minicaps.routing`.
+    Parameters
+    ----------
+    votes
+        Votes (B, I, J, D) of I children for J parents.
+    iterations
+        Number of weighted sums, r. With "accumulate", more iterations also make couplings sharper,
+        since b grows.
+    update
+        "accumulate" (as in the paper), "recompute" or "spherical"; see the module's docstring.
+    gradient
+        "unrolled" differentiates every iteration, and "stop" treats couplings as constants.
+        "implicit" is the gradient of the fixed point, which is sought in at most `iterations`
+        iterations (see `minicaps.routing.fixed_point`). It is not available with "accumulate".
+    inverse_temperature
+        β in softmax(β b). Larger values give sharper couplings.
+    squash
+        The kind of `minicaps.ops.squash` that is applied at the end.
+    orphans
+        Whether to use leaky routing, in which an additional parent, whose b stays 0, takes the
+        children that agree with none of the others.
+    windows
+        See `minicaps.routing`.
+
+    Returns
+    -------
+    Routed
+        Poses (B, J, D), activations and couplings.
     """
     options = vars(RoutingOptions(iterations, update, gradient, inverse_temperature, squash))
     check_votes(votes)
     parents = {"orphans": orphans, "windows": windows}
-    if gradient == "implicit" or keeping.get():  # the fused one keeps no iterations
+    if gradient == "implicit" or keeping.get():  # the fused version has no history
         return agreement_plain(votes, **options, **parents)
     poses, c = _agreement(votes, **options, parents=parents)
     c = c.transpose(0, 2, 1)
@@ -89,10 +107,10 @@ def agreement(
 
 @op
 def _agreement(votes, *, iterations, update, gradient, inverse_temperature, squash, parents):
-    """The fused routing; returns the couplings (B, J, I) of the last iteration, too."""
+    """Fused routing, which also returns the couplings (B, J, I) of the last iteration."""
     xp = array_module(votes)
-    U = votes.transpose(0, 2, 1, 3)  # (B, J, I, D): matrices of votes, one for each parent
-    alike = 1 if parents["windows"] is None else len(U)  # at first all samples have these logits
+    U = votes.transpose(0, 2, 1, 3)  # (B, J, I, D): one matrix of votes for each parent
+    alike = 1 if parents["windows"] is None else len(U)  # all samples start with the same logits
     b = xp.zeros((alike, *U.shape[1:3]), U.dtype)
     tape = []
     for t in range(iterations):
@@ -109,7 +127,7 @@ def _agreement(votes, *, iterations, update, gradient, inverse_temperature, squa
             b = b + agreed if update == "accumulate" else agreed
 
     def pullback(g):
-        # ∂loss/∂U is a sum of outer products, a_t ⊗ ḡ_t for each use of U: one product at the end.
+        # ∂loss/∂U is a sum of outer products a_t ⊗ ḡ_t, one per use of U: one product at the end.
         weights, vectors, grad_b = [], [], None
         for t in reversed(range(iterations)):
             c, pull_c, v, pull_v = tape[t]

@@ -1,7 +1,7 @@
-"""Capsule layers that route a block of samples at a time, in threads.
+"""Capsule layers that route one block of samples at a time, in threads.
 
-The votes û_j|i = W_ijᵀ u_i of CapsNet fill 94 MB at batch 128. If all fit into KEEP they are held
-for the backward pass; else the backward pass makes those of each block again.
+The votes û_j|i = W_ijᵀ u_i of CapsNet take 94 MB for a batch of 128. Votes that fit into KEEP are
+kept for the backward pass; otherwise, the backward pass recomputes them block by block.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,30 +15,30 @@ from minicaps.routing.routed import Routed
 from minicaps.tensor import Tensor, op
 from minicaps.threads import cores, in_threads, parts
 
-BLOCK = 48 * 2**20  # bytes of votes at a time
-CHILDREN = 64  # whose votes are made at a time
-KEEP = 2**28  # bytes of votes that a backward pass may find kept
+BLOCK = 48 * 2**20  # bytes of votes per block
+CHILDREN = 64  # number of children whose votes are computed at a time
+KEEP = 2**28  # maximum bytes of votes that are kept for the backward pass
 
 
 def _check_votes(u, weight):
     fits = u.ndim == 3 and weight.ndim == 4 and u.shape[1:] == (weight.shape[0], weight.shape[2])
     if not fits or 0 in weight.shape:
         shapes = f"{u.shape}, {weight.shape}"
-        raise ValueError(f"capsules (B, I, N) and weights (I, J, N, D) do not fit: {shapes}")
+        raise ValueError(f"capsules (B, I, N) and weights (I, J, N, D) do not match: {shapes}")
 
 
 def make_votes_plain(u: Tensor, weight: Tensor) -> Tensor:
-    """û_j|i = W_ijᵀ u_i: capsules u (B, I, N) and weight (I, J, N, D) give votes (B, I, J, D)."""
+    """Return the votes û_j|i = W_ijᵀ u_i (B, I, J, D) of u (B, I, N) with weight (I, J, N, D)."""
     _check_votes(u, weight)
     return ops.einsum("bin,ijnd->bijd", u, weight)
 
 
 @op
 def make_votes(u, weight):
-    """The same, a few children at a time, in the order that routings read.
+    """Return the same votes, computed for a few children at a time and stored for the routings.
 
-    Votes lie in memory as (B, J, I, D), weights best as (I, N, J, D): the votes of a child are one
-    product then, and are put into their order while they are in the cache.
+    The memory layout of the votes is (B, J, I, D), and that of weights should be (I, N, J, D): the
+    votes of a child are then one product, and are reordered while they are in the cache.
     """
     _check_votes(u, weight)
     xp, (i, j, n, d) = array_module(u, weight), weight.shape
@@ -67,15 +67,30 @@ def route_in_blocks(
     layer: Callable[..., Routed], inputs: Sequence[Tensor], parameters: Sequence[Tensor],
     votes_size: int, *, copies: int = 1, keep: bool | None = None,
 ) -> Routed:  # fmt: skip
-    """Equal to layer(*inputs, *parameters), in less memory: a few samples at a time.
+    """Compute layer(*inputs, *parameters) for a few samples at a time, to save memory.
 
-    layer: a function of tensors that returns Routed, treating every sample alone, and depending on
-    no other tensors.
-    inputs: tensors whose first axis is the batch. parameters: tensors that all samples share.
-    votes_size: how many numbers the votes of one sample are. copies: how many arrays of that size
-    the routing goes over; with many, smaller blocks stay in the cache. keep: hold what the forward
-    pass made until the backward pass, or make it again; by default, hold it if all votes fit into
-    KEEP.
+    Parameters
+    ----------
+    layer
+        Function of tensors that returns Routed. It must treat all samples independently and depend
+        on no other tensors.
+    inputs
+        Tensors whose first axis is the batch.
+    parameters
+        Tensors that all samples share.
+    votes_size
+        Number of values in the votes of one sample.
+    copies
+        Number of arrays of this size that the routing processes. If there are many, smaller blocks
+        are used, which stay in the cache.
+    keep
+        Whether to keep the results of the forward pass for the backward pass instead of recomputing
+        them. By default, they are kept if all votes fit into KEEP.
+
+    Returns
+    -------
+    Routed
+        The result for all samples.
     """
     lengths = [len(x) for x in inputs]
     if len(set(lengths)) != 1:
@@ -92,16 +107,16 @@ def route_in_blocks(
 
 @op
 def _route_in_blocks(*arrays, layer, batched, block, needed, keep):
-    """Poses and activations side by side, (B, J, D + 1), since an op has one value; couplings and
-    history.
+    """Return poses and activations in one array (B, J, D + 1), since an op has one value; also
+    return couplings and history.
 
-    batched: how many of the arrays have a batch. block: bytes that a sample needs. needed: which
-    of the arrays require gradients.
+    batched: number of arrays with a batch axis. block: bytes per sample. needed: which of the
+    arrays require gradients.
     """
     xp = array_module(*arrays)
     samples = len(arrays[0])
     workers = cores() if xp is np else 1
-    room = BLOCK if xp is np else KEEP  # a GPU wants few, large pieces
+    room = BLOCK if xp is np else KEEP  # a GPU needs few, large blocks
     blocks = parts(samples, max(1, room // (block or 1)), workers) or [slice(0, 0)]
     each = in_threads if workers > 1 and len(blocks) > 1 else map
 
@@ -145,13 +160,13 @@ def _route_in_blocks(*arrays, layer, batched, block, needed, keep):
     kept, joined, couplings, histories = map(list, zip(*each(forward, blocks), strict=True))
     joined = xp.concatenate(joined)
     per_sample = len(joined) // max(1, samples)
-    longest = max(map(len, histories))  # blocks that have found their fixed point stay there
+    longest = max(map(len, histories))  # blocks that converged earlier are repeated
     histories = [some + some[-1:] * (longest - len(some)) for some in histories]
     history = [Routed(*map(_end_to_end, zip(*some))) for some in zip(*histories)]  # noqa: B905
     return joined, joint(sweep), _end_to_end(couplings), history
 
 
 def _end_to_end(tensors):
-    """Blocks of couplings, poses or activations as those of the whole batch."""
+    """Concatenate the couplings, poses or activations of all blocks along the batch."""
     xp = array_module(tensors[0].data)
     return Tensor(xp.concatenate([t.data for t in tensors]))

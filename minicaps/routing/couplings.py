@@ -1,6 +1,6 @@
-"""How a child divides itself among its parents: the only place where parents compete.
+"""Couplings, by which a child divides itself among its parents.
 
-Everything else in a routing treats each parent alone.
+Parents compete only here; all other parts of a routing treat each parent independently.
 """
 
 import math
@@ -13,11 +13,11 @@ from minicaps.tensor import op
 
 
 class Windows(NamedTuple):
-    """Which children the windows of a convolutional capsule layer share.
+    """The windows of a convolutional capsule layer, which share children.
 
-    Children of `types` types stand on a grid `size` (H, W); parents look at windows of
-    `kernel` × `kernel` positions, `stride` apart. Values of all windows come as (B·P·Q, I) with
-    I = kernel·kernel·types, and any axes of size 1.
+    Children of `types` types are arranged on a grid of `size` (H, W). Parents see windows of
+    `kernel` × `kernel` positions that are `stride` apart. Values for all windows have the shape
+    (B·P·Q, I) with I = kernel·kernel·types, plus any axes of size 1.
     """
 
     size: tuple
@@ -27,11 +27,11 @@ class Windows(NamedTuple):
 
     @property
     def grid(self):
-        """(P, Q), the number of windows in both directions."""
+        """The number of windows in both directions, (P, Q)."""
         return tuple(output_size(n, self.kernel, self.stride) for n in self.size)
 
     def gather(self, grid):
-        """The children of every window: (B, H, W, T, …) -> (B·P·Q, K·K·T, …)."""
+        """Return the children of every window: (B, H, W, T, …) -> (B·P·Q, K·K·T, …)."""
         (k, stride), (b, h, w, *rest) = (self.kernel, self.stride), grid.shape
         check_window((h, w), (k, k), stride, 0)
         maps = grid.reshape(b, h, w, math.prod(rest)).transpose(0, 3, 1, 2)  # _windows reads NCHW
@@ -40,9 +40,10 @@ class Windows(NamedTuple):
         return held.reshape(b * p * q, k * k * rest[0], *rest[1:])
 
     def combine(self, values, function):
-        """For each child, combine its values in all the windows that hold it; give all the result.
+        """Combine the values of each child over all windows that contain it.
 
-        function: the array module's `add` or `maximum`.
+        The result is stored in all of these windows. function: `add` or `maximum` of the array
+        module.
         """
         xp, k, step = array_module(values), self.kernel, self.stride
         seen = values.reshape(-1, *self.grid, k, k, self.types)
@@ -55,10 +56,10 @@ class Windows(NamedTuple):
 
 @op
 def couple(logits, *, axis=-1, orphans=False, windows=None):
-    """c_ij = e^b_ij / Σ_k e^b_ik, over the parents along `axis`; logits b (B, I, J).
+    """Return c_ij = e^b_ij / Σ_k e^b_ik over the parents along `axis`, from logits b (B, I, J).
 
-    orphans: one more parent with logit 0 takes part; its share, 1 − Σ_j c_ij, is left out.
-    windows: a `Windows`; the parents of a child are those at all places whose window holds it.
+    orphans: whether to add a parent with logit 0, whose share, 1 − Σ_j c_ij, is not returned.
+    windows: a `Windows`; the parents of a child are then those of all windows that contain it.
     """
     xp = array_module(logits)
 
@@ -78,7 +79,7 @@ def couple(logits, *, axis=-1, orphans=False, windows=None):
 
 
 def beside_orphans(c, windows=None):
-    """Add to couplings (B, I, J), arrays, the orphans' share as a last column."""
+    """Append the orphans' share to an array of couplings (B, I, J) as a last column."""
     xp = array_module(c)
     taken = c.sum(axis=2, keepdims=True)
     taken = taken if windows is None else windows.combine(taken, xp.add)

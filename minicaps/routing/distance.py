@@ -1,12 +1,12 @@
-"""Distance routing: a parent is the mean of the votes near it.
+"""Distance routing, in which a parent is the mean of the votes near it.
 
-Soft K-means among the votes of each sample, where each child has a vote for every parent:
+This is soft K-means on the votes of each sample, where each child has a vote for every parent:
 
     ψ_ij = softmax_j(−λ |û_j|i − m_j|²)     a child divides itself among the parents near its votes
-    m_j  = Σ_i ψ_ij û_j|i / Σ_i ψ_ij        a mean, no sum: its length does not grow with members
+    m_j  = Σ_i ψ_ij û_j|i / Σ_i ψ_ij        a mean: its length is independent of the number of votes
     v_j  = squash(m_j)                      at the end
 
-ψ starts uniform. A parent that nobody is near has the mean 0.
+ψ is initially uniform. The mean of a parent without any votes near it is 0.
 """
 
 from minicaps import ops
@@ -22,9 +22,9 @@ def distance_plain(
     votes: Tensor, *, iterations: int = 3, gradient: str = "unrolled",
     inverse_temperature: float = 1.0, squash: str = "paper", windows: Windows | None = None,
 ) -> Routed:  # fmt: skip
-    """Distance routing as it is written on paper. Same arguments as `distance`."""
+    """Reference implementation of `distance`, with the same arguments, written like the math."""
     λ = inverse_temperature
-    RoutingOptions(iterations, None, gradient, λ, squash)  # refuses wrong ones
+    RoutingOptions(iterations, None, gradient, λ, squash)  # raises for invalid ones
     check_votes(votes)
 
     def gather(votes, logits):
@@ -45,7 +45,7 @@ def distance_plain(
         first = gather(votes, logits)
         m, ψ, earlier = meet_at_fixed_point(meet, lambda m: m, votes, first[0], iterations - 2)
         return read_out(m, ψ, squash, [first, *earlier])
-    seen = votes.detach() if gradient == "stop" else votes  # what the couplings depend on
+    seen = votes.detach() if gradient == "stop" else votes  # the couplings depend on these
     earlier = []
     for _ in range(iterations - 1):
         earlier.append(gather(seen, logits))
@@ -57,16 +57,32 @@ def distance(
     votes: Tensor, *, iterations: int = 3, gradient: str = "unrolled",
     inverse_temperature: float = 1.0, squash: str = "paper", windows: Windows | None = None,
 ) -> Routed:  # fmt: skip
-    """Route votes (B, I, J, D) by distance; returns Routed(poses, activations, couplings).
+    """Route votes by distance.
 
-    iterations: r, the number of means. inverse_temperature: λ, in units of 1/votes².
-    gradient: "unrolled", "stop" or "implicit", as in `agreement`. squash: the kind that ends the
-    routing. windows: see `minicaps.routing`.
+    Parameters
+    ----------
+    votes
+        Votes (B, I, J, D) of I children for J parents.
+    iterations
+        Number of means, r.
+    gradient
+        "unrolled", "stop" or "implicit", as in `agreement`.
+    inverse_temperature
+        λ, in units of 1/votes².
+    squash
+        The kind of `minicaps.ops.squash` that is applied at the end.
+    windows
+        See `minicaps.routing`.
+
+    Returns
+    -------
+    Routed
+        Poses (B, J, D), activations and couplings.
     """
     options = vars(RoutingOptions(iterations, None, gradient, inverse_temperature, squash))
     del options["update"]
     check_votes(votes)
-    if gradient == "implicit" or keeping.get():  # the fused one keeps no iterations
+    if gradient == "implicit" or keeping.get():  # the fused version has no history
         return distance_plain(votes, windows=windows, **options)
     poses, ψ = _distance(votes, **options, windows=windows)
     return Routed(poses, ops.length(poses), Tensor(ψ.transpose(0, 2, 1)).detach())
@@ -74,7 +90,7 @@ def distance(
 
 @op
 def _distance(votes, *, iterations, gradient, inverse_temperature, squash, windows):
-    """The fused routing; returns the couplings (B, J, I) of the last iteration, too."""
+    """Fused routing, which also returns the couplings (B, J, I) of the last iteration."""
     xp, λ = array_module(votes), inverse_temperature
     X = xp.ascontiguousarray(votes.transpose(0, 2, 3, 1))  # (B, J, D, I), as weighted_mean reads it
     scale = xp.full(X.shape[2], -λ, X.dtype)
@@ -91,7 +107,7 @@ def _distance(votes, *, iterations, gradient, inverse_temperature, squash, windo
     v, pull_v = ops.squash.raw(m, kind=squash)
 
     def pullback(g):
-        # ∂loss/∂X is a sum of outer products, and of multiples of X from the squares.
+        # ∂loss/∂X is a sum of outer products and, from the squares, of multiples of X.
         vectors, weights, grad_m, own = [], [], pull_v(g), 0
         for t in reversed(range(iterations)):
             pull_ψ, inverse_total, share, m = tape[t]
@@ -102,7 +118,7 @@ def _distance(votes, *, iterations, gradient, inverse_temperature, squash, windo
             # share = ψ / Σ ψ, so ∂m/∂ψ_i = (x_i − m) / Σ ψ
             along = (grad_m[..., None, :] @ X)[..., 0, :] - (grad_m * m).sum(axis=2)[..., None]
             grad_logits = pull_ψ(inverse_total[..., None] * along)
-            # logits = −λ |x − m|², with the m of the iteration before
+            # logits = −λ |x − m|², with m from the previous iteration
             m = tape[t - 1][-1]
             own = own - 2 * λ * grad_logits
             vectors.append(2 * λ * m)

@@ -1,19 +1,19 @@
-"""EM routing: parents are Gaussians, fitted to the votes for them (Hinton et al. 2018).
+"""EM routing, in which parents are Gaussians fitted to their votes (Hinton et al. 2018).
 
-R starts uniform; then `iterations` times, with w_ij = a_i R_ij:
+R is initially uniform. The following steps are repeated `iterations` times, with w_ij = a_i R_ij:
 
     M  μ_j = Σ_i w_ij V_ij / Σ_i w_ij,  σ_j² = Σ_i w_ij (V_ij − μ_j)² / Σ_i w_ij
        cost_j = (β_u + Σ_d ln σ_jd) · Σ_i w_ij,  a_j = σ(λ (β_a − cost_j))
     E  R_ij ∝ a_j N(V_ij; μ_j, σ_j²), over the parents j
 
-The steps by which the paper's algorithm grows out of a mixture of Gaussians, `step`:
+`step` selects a stage in the derivation of the paper's algorithm from a mixture of Gaussians:
 
-    "gmm"               w_ij = R_ij, and π_j = Σ_i R_ij / I in the place of a_j
-    "activation"        a_j as above with the sum of shares, which is 1, in the place of Σ_i w_ij
-    "input-activation"  the same with w_ij = a_i R_ij
-    "complete"          all as above
+    "gmm"               w_ij = R_ij, and π_j = Σ_i R_ij / I instead of a_j
+    "activation"        a_j as above, but with the sum of shares, which is 1, instead of Σ_i w_ij
+    "input-activation"  the same, but with w_ij = a_i R_ij
+    "complete"          the algorithm above
 
-In the paper β_u counts in each of the D dimensions: its β_u is ours divided by D.
+The paper counts β_u once per dimension, so its β_u is ours divided by D.
 """
 
 import math
@@ -34,7 +34,7 @@ STEPS = ("gmm", "activation", "input-activation", "complete")
 
 
 def paper_schedule(iteration):
-    """λ of the paper's authors, 0.01 (1 − 0.95^(t+1)), for iterations t = 0, 1, …"""
+    """Return the λ of the paper's authors, 0.01 (1 − 0.95^(t+1)), for iteration t = 0, 1, …"""
     return 0.01 * (1 - 0.95 ** (iteration + 1))
 
 
@@ -45,7 +45,7 @@ def em_plain(
     gradient: str = "unrolled", start: Tensor | None = None, floor: float = 1e-4,
     windows: Windows | None = None,
 ) -> Routed:  # fmt: skip
-    """EM as it is written above, of small ops. Same arguments as `em`."""
+    """Reference implementation of `em`, with the same arguments, composed of small ops."""
     given = {"activations": activations, "beta_u": beta_u, "beta_a": beta_a, "start": start}
     _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
     R, history = _first(votes, start, windows), []
@@ -66,7 +66,7 @@ def em_plain(
             log_a = ops.log_sigmoid(λ * (beta_a - (beta_u + log_scale) * amount))
         routed = Routed(mean, ops.exp(log_a), R.detach())
         history += [routed.map(Tensor.detach)] if keeping.get() else []
-        # E: whose Gaussian explains the vote?
+        # E: which Gaussian explains the vote?
         log_p = -0.5 * ops.sum(square / variance[:, None], axis=3) - log_scale[:, None]
         R = couple(log_p + log_a[:, None], windows=windows)
         R = R.detach() if gradient == "stop" else R
@@ -80,15 +80,36 @@ def em(
     gradient: str = "unrolled", start: Tensor | None = None, floor: float = 1e-4,
     windows: Windows | None = None,
 ) -> Routed:  # fmt: skip
-    """Route votes (B, I, J, D) of children with activations (B, I) by EM.
+    """Route votes by EM (Hinton, Sabour and Frosst 2018).
 
-    beta_u, beta_a: (J,), learned; they and the activations, which are probabilities, only for the
-    steps that use them.
-    iterations: M steps. inverse_temperature: λ, a number or a function of the iteration 0, 1, …;
-    default `paper_schedule`. step: see the module. gradient: "unrolled", through every iteration,
-    or "stop", responsibilities taken as constants. start: responsibilities (B, I, J), default
-    uniform. floor: least variance. windows: see `minicaps.routing`.
-    Returns Routed(means, activations, couplings).
+    Parameters
+    ----------
+    votes
+        Votes (B, I, J, D) of I children for J parents.
+    activations
+        Activations (B, I) of the children, which are probabilities. These and the following two
+        arguments are given only if `step` uses them.
+    beta_u, beta_a
+        Learned parameters, (J,).
+    iterations
+        Number of M steps.
+    inverse_temperature
+        λ, a number or a function of the iteration 0, 1, …. The default is `paper_schedule`.
+    step
+        See the module's docstring.
+    gradient
+        "unrolled" differentiates every iteration, and "stop" treats responsibilities as constants.
+    start
+        Initial responsibilities (B, I, J), uniform by default.
+    floor
+        Lower limit of the variances.
+    windows
+        See `minicaps.routing`.
+
+    Returns
+    -------
+    Routed
+        Means (B, J, D), activations and couplings.
     """
     given = {"activations": activations, "beta_u": beta_u, "beta_a": beta_a, "start": start}
     _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
@@ -105,7 +126,7 @@ def em(
 
 
 def _first(votes, start, windows):
-    """The responsibilities to begin with: as given, or uniform."""
+    """Return the initial responsibilities: as given, or uniform."""
     if start is None:
         zeros = array_module(votes.data).zeros(votes.shape[:3], votes.dtype)
         start = couple(Tensor(zeros), windows=windows)
@@ -113,7 +134,7 @@ def _first(votes, start, windows):
 
 
 def _temperatures(inverse_temperature, iterations):
-    """λ of every iteration."""
+    """Return λ for every iteration."""
     λ = paper_schedule if inverse_temperature is None else inverse_temperature
     values = [float(λ(t) if callable(λ) else λ) for t in range(iterations)]
     if not all(0 < value < math.inf for value in values):
@@ -122,16 +143,16 @@ def _temperatures(inverse_temperature, iterations):
 
 
 def _check(votes, given, step, iterations, gradient, inverse_temperature, floor):
-    """Raise ValueError for arguments that do not fit, or would have no effect."""
+    """Raise ValueError for arguments that are invalid or would have no effect."""
     check_votes(votes)
     if step not in STEPS:
         raise ValueError(f"unknown step {step!r}: choose {', '.join(STEPS)}")
     if iterations < 1:
         raise ValueError(f"routing needs at least 1 iteration, not {iterations}")
     if gradient not in ("unrolled", "stop"):
-        raise ValueError(f"EM routing has the gradients unrolled and stop, not {gradient!r}")
+        raise ValueError(f"unknown gradient {gradient!r}: choose unrolled or stop")
     if iterations == 1 and gradient == "stop":
-        raise ValueError("no gradient passes the couplings of 1 iteration: leave 'stop' out")
+        raise ValueError("gradient 'stop' has no effect in 1 iteration: leave it out")
     if step == "gmm" and inverse_temperature is not None:
         raise ValueError("inverse_temperature has no effect in step 'gmm': leave it out")
     if not float(np.finfo(votes.dtype).tiny) <= floor < math.inf:
@@ -150,25 +171,26 @@ def _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
 
 
 def _check_range(name, value):
-    """Refuse what is no probability: on the CPU, since asking a GPU would make the step wait.
+    """Raise ValueError for values that are not probabilities; not on a GPU, which would wait.
 
-    NaN passes: it stays NaN, and so is seen; so does what rounding adds to a length of 1.
+    NaN is accepted, because it stays NaN and is thus noticed; so is a rounding error in a length
+    of 1.
     """
     value = value.data if isinstance(value, Tensor) else value
     if isinstance(value, np.ndarray) and ((value < 0) | (value > 1.001)).any():
         span = f"{value.min():.3g} to {value.max():.3g}"
-        raise ValueError(f"{name} must be from 0 to 1; these go from {span}")
+        raise ValueError(f"{name} must be from 0 to 1, but these are from {span}")
 
 
-# What an iteration keeps for the way back: R and share (B, J, I), total and a (B, J), mean and
-# variance (B, J, D), the pullback of ln a, and that of R to the logits of the E step before.
+# What an iteration keeps for the backward pass: R and share (B, J, I), total and a (B, J), mean and
+# variance (B, J, D), the pullback of ln a, and that of R to the logits of the previous E step.
 _Iteration = namedtuple("_Iteration", "R share total mean variance a pull_a pull_R")
 
 
 @op
 def _em(votes, activations, beta_u, beta_a, *, start, temperatures, step, windows, **way):
-    """The fused routing: means and activations of the last iteration side by side, (B, J, D + 1),
-    since an op has one value; and an `_Iteration` of each. way: floor, gradient."""
+    """Fused routing, which returns means and activations in one array (B, J, D + 1), since an op
+    has one value, and an `_Iteration` for each iteration. way: floor and gradient."""
     xp = array_module(votes)
     X = xp.ascontiguousarray(votes.transpose(0, 2, 3, 1))  # (B, J, D, I), as m_step reads it
     R, pull_R, tape = start, None, []
@@ -185,7 +207,7 @@ def _em(votes, activations, beta_u, beta_a, *, start, temperatures, step, window
 
 
 def _log_activation(total, variance, beta_u, beta_a, λ, step, children):
-    """ln a_j (B, J), and its pullback: g -> gradients of total, variance, β_u, β_a."""
+    """Return ln a_j (B, J) and its pullback, g -> gradients of total, variance, β_u and β_a."""
     xp = array_module(total)
     if step == "gmm":
         π = total / children
@@ -206,10 +228,10 @@ def _log_activation(total, variance, beta_u, beta_a, λ, step, children):
 
 
 def _reverse(g, X, activations, tape, floor, gradient):
-    """Gradients of votes, activations, β_u and β_a: the iterations from the last to the first.
+    """Return the gradients of votes, activations, β_u and β_a by going back through the iterations.
 
-    A bar is ∂loss/∂: V̄ of the votes. G_ij is that of the logits of the E step after an iteration,
-    and s_ij = w_ij / Σ_i w_ij are its shares.
+    A bar denotes ∂loss/∂, as in V̄ for the votes. G_ij is the gradient of the logits in the E step
+    after an iteration, and s_ij = w_ij / Σ_i w_ij are the shares of the iteration.
     """
     xp = array_module(X)
     grad_X = grad_activations = grad_u = grad_a = 0
@@ -230,8 +252,8 @@ def _reverse(g, X, activations, tape, floor, gradient):
         grad_total, through_a, of_u, of_a = r.pull_a(grad_log_a)
         grad_u, grad_a = grad_u + of_u, grad_a + of_a
         grad_variance = (grad_variance + through_a) * (r.variance > floor)
-        # M: μ_j = Σ_i s_ij V_ij;  σ_j² = Σ_i s_ij (V_ij − μ_j)², in which ∂/∂μ_j vanishes
-        # V̄_ij = s_ij μ̄_j + (2 s_ij ∂/∂σ_j² − G_ij/σ_j²)(V_ij − μ_j), the last term from E
+        # M: μ_j = Σ_i s_ij V_ij;  σ_j² = Σ_i s_ij (V_ij − μ_j)², whose ∂/∂μ_j vanishes
+        # V̄_ij = s_ij μ̄_j + (2 s_ij ∂/∂σ_j² − G_ij/σ_j²)(V_ij − μ_j); the last term is from E
         means.append(grad_mean)
         shares.append(r.share)
         left, right = [2 * grad_variance], [r.share]
@@ -240,7 +262,7 @@ def _reverse(g, X, activations, tape, floor, gradient):
         grad_deviation = xp.stack(left, axis=3) @ xp.stack(right, axis=2)  # (B, J, D, I)
         grad_deviation *= deviation
         grad_X += grad_deviation
-        # s̄_ij = Σ_d (∂/∂σ_j² (V_ij − μ_j)² + μ̄_j (V_ij − μ_j)), up to what is the same for all i
+        # s̄_ij = Σ_d (∂/∂σ_j² (V_ij − μ_j)² + μ̄_j (V_ij − μ_j)), up to a term that all i share
         grad_share = _over_dimensions(grad_variance, square)
         grad_share = grad_share + _over_dimensions(grad_mean, deviation)
         # s_ij = w_ij / Σ_i w_ij:  w̄_ij = (s̄_ij − Σ_k s_kj s̄_kj) / Σ_i w_ij;  w_ij = a_i R_ij
@@ -257,10 +279,10 @@ def _reverse(g, X, activations, tape, floor, gradient):
 
 
 def _over_children(x, weights):
-    """Σ_i x_jdi w_ji: (B, J, D, I) and (B, J, I) give (B, J, D)."""
+    """Return Σ_i x_jdi w_ji: (B, J, D, I) and (B, J, I) give (B, J, D)."""
     return (x @ weights[..., None])[..., 0]
 
 
 def _over_dimensions(weights, x):
-    """Σ_d w_jd x_jdi: (B, J, D) and (B, J, D, I) give (B, J, I)."""
+    """Return Σ_d w_jd x_jdi: (B, J, D) and (B, J, D, I) give (B, J, I)."""
     return (weights[..., None, :] @ x)[..., 0, :]

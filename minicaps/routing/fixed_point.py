@@ -1,10 +1,10 @@
-"""Equations v = f(v, θ) that are solved by iterating, and the gradients of their solutions.
+"""Fixed points v = f(v, θ), found by iterating, and their gradients.
 
-v ← f(v, θ) converges where f contracts. Two ways to ∂loss/∂θ, given g = ∂loss/∂v:
+v ← f(v, θ) converges if f is a contraction. There are two ways to ∂loss/∂θ, given g = ∂loss/∂v:
 
-    unrolled    through every round, as through any program; all rounds are kept until then
+    unrolled    through every iteration, as through any program; all iterations are kept for it
     implicit    v = f(v, θ)  ⇒  dv = ∂f/∂v dv + ∂f/∂θ dθ  ⇒  ∂loss/∂θ = (∂f/∂θ)ᵀ w
-                with w = g + (∂f/∂v)ᵀ w: another fixed point, and only v is kept
+                with w = g + (∂f/∂v)ᵀ w, another fixed point; only v is kept
 """
 
 import math
@@ -17,7 +17,7 @@ from minicaps.graph import joint, no_grad, recording
 from minicaps.routing.routed import keeping
 from minicaps.tensor import Tensor, op
 
-REST = 16  # a round that changes a sample by so many rounding errors has found its fixed point
+REST = 16  # a sample that changes by no more than this many rounding errors has converged
 
 
 def fixed_point(
@@ -25,15 +25,16 @@ def fixed_point(
 ) -> Tensor:
     """Repeat v ← step(v, *parameters) `iterations` times, from the tensor `start`.
 
-    step: a function of tensors, made of ops, that treats every sample (first axis) alone and
-    depends on no other tensors. gradient: "unrolled", or "implicit", that of the solution. Then
-    `iterations` is a limit, a sample rests when it is solved (which waits for the device), and
-    samples that are not give a RuntimeWarning with the largest residual |f(v) − v| / |f(v)|.
+    step: a function of tensors, composed of ops, that treats all samples (first axis) independently
+    and depends on no other tensors. gradient: "unrolled", or "implicit" for that of the solution.
+    In the latter case, `iterations` is a limit, and a sample no longer changes once it has
+    converged (checking this waits for the device). If any sample has not converged, a
+    RuntimeWarning reports the largest residual |f(v) − v| / |f(v)|.
     """
     if gradient not in ("unrolled", "implicit"):
-        raise ValueError(f"a fixed point has the gradients unrolled and implicit, not {gradient!r}")
+        raise ValueError(f"unknown gradient {gradient!r}: choose unrolled or implicit")
     if iterations < 0:
-        raise ValueError(f"iterations must be 0 or more, not {iterations}")
+        raise ValueError(f"iterations must be at least 0, not {iterations}")
     if gradient == "implicit":
         start = start.detach().data
         return _fixed_point(*parameters, step=step, start=start, iterations=iterations)[0]
@@ -45,14 +46,14 @@ def fixed_point(
 
 @op
 def _fixed_point(*parameters, step, start, iterations):
-    """The solution, which does not depend on `start`; and, inside `keep_history`, the way to it."""
+    """Return the solution, which does not depend on `start`, and the iterates (`keep_history`)."""
 
     def f(v):
         with no_grad():
             return step(Tensor(v), *map(Tensor, parameters)).data
 
     def pull(w, wanted):
-        """(∂f/∂v)ᵀ w and (∂f/∂θ)ᵀ w at the solution, where wanted."""
+        """Return (∂f/∂v)ᵀ w and (∂f/∂θ)ᵀ w at the solution, where required."""
         arrays = zip((solution, *parameters), wanted, strict=True)
         inputs = [Tensor(x, requires_grad=want) for x, want in arrays]
         with recording(True):
@@ -71,8 +72,8 @@ def _fixed_point(*parameters, step, start, iterations):
 
 
 def _iterate(f, v, iterations, what, visited):
-    """Repeat v ← f(v) until every sample rests, at most `iterations` times; inside `keep_history`
-    each v is appended to `visited`."""
+    """Repeat v ← f(v) until every sample has converged, at most `iterations` times; inside
+    `keep_history`, append each v to `visited`."""
     xp = array_module(v)
     axes = tuple(range(1, v.ndim))
     tolerance = REST * float(xp.finfo(v.dtype).eps)
@@ -85,20 +86,23 @@ def _iterate(f, v, iterations, what, visited):
         if not active.any():
             return v
         if left:
-            v = xp.where(active & finite, new, v)  # so nothing depends on the other samples
+            v = xp.where(active & finite, new, v)  # no sample depends on the others
             if keeping.get():
                 visited.append(v)
     moved = xp.where(finite, moved, math.inf)
     residual = float((moved / xp.where(finite & (size > 0), size, 1)).max())
-    found = f"{iterations} rounds did not find {what}: one more would change it by {residual:.0e}"
-    advice = "Allow more iterations, or, in routing, a smaller inverse_temperature"
+    found = f"{iterations} iterations did not find {what}: one more changes it by {residual:.0e}"
+    advice = "Allow more iterations or, in routing, lower inverse_temperature"
     warnings.warn(f"{found} of its size. {advice}", RuntimeWarning, stacklevel=2)
     return v
 
 
 def meet_at_fixed_point(meet, move, votes, v, iterations):
-    """Return s, c = meet(votes, v) where v = move(s), with an implicit gradient: the fixed point is
-    looked for from the given v. Inside `keep_history` also those of the iterations, in a list."""
+    """Return s, c = meet(votes, v) at the fixed point v = move(s), with its implicit gradient.
+
+    The search starts from the given v. Inside `keep_history`, the third value is a list of (s, c)
+    for all iterations; otherwise, it is empty.
+    """
     step, start = lambda v, votes: move(meet(votes, v)[0]), v.detach().data
     v, visited = _fixed_point(votes, step=step, start=start, iterations=iterations)
     earlier = [meet(votes, Tensor(before)) for before in visited[:-1]] if keeping.get() else []
@@ -106,10 +110,10 @@ def meet_at_fixed_point(meet, move, votes, v, iterations):
 
 
 def cosine_activation(x: Tensor, *, iterations: int = 50, gradient: str = "unrolled") -> Tensor:
-    """The y that solves y + cos y = x, of any shape, by y ← x − cos y from y = x.
+    """Solve y + cos y = x, of any shape, by iterating y ← x − cos y from y = x.
 
-    The derivative of a round is sin y: the closer to ±1, the slower. The others as in
-    `fixed_point`, whose samples are along the first axis.
+    The derivative of an iteration is sin y: the closer to ±1, the slower the convergence. The other
+    arguments are those of `fixed_point`, whose samples are along the first axis.
     """
     return fixed_point(lambda y, x: x - ops.cos(y), x, x, iterations=iterations, gradient=gradient)
 
@@ -117,9 +121,10 @@ def cosine_activation(x: Tensor, *, iterations: int = 50, gradient: str = "unrol
 def self_consistent_pooling(
     x: Tensor, *, iterations: int = 50, gradient: str = "unrolled"
 ) -> Tensor:
-    """Pool vectors x (B, I, D) into m (B, D) with m = Σ_i softmax_i(⟨m, x_i⟩) x_i, from the mean.
+    """Pool vectors x (B, I, D) into m (B, D) with m = Σ_i softmax_i(⟨m, x_i⟩) x_i.
 
-    The answer weighs the question that it answers. The others as in `fixed_point`.
+    The iteration starts from the mean. The result m determines the weights from which it is
+    computed. The other arguments are those of `fixed_point`.
     """
 
     def step(m, x):

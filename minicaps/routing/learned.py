@@ -1,4 +1,4 @@
-"""Couplings that are trained instead of routed: the control for every routing."""
+"""Couplings that are trained instead of routed, as a control for every routing."""
 
 from minicaps import ops
 from minicaps.routing.couplings import couple
@@ -6,10 +6,11 @@ from minicaps.routing.routed import Routed
 
 
 def learned(votes, logits, *, squash="paper", windows=None):
-    """Couplings softmax_j(b) with trained logits b (I, J), the same for all samples: no routing.
+    """Combine votes by couplings softmax_j(b), with trained logits b (I, J) for all samples.
 
-    The control for routing (does it do more than a weight?). At b = 0 it is agreement's first
-    iteration. Arguments and result as of every routing.
+    Compare it with a routing to find out whether the routing does more than trained weights. With
+    b = 0, it equals the first iteration of `agreement`. Arguments and result are those of every
+    routing.
     """
     if votes.shape[1:3] != logits.shape:
         (i, j), given = logits.shape, f"{votes.shape[1]} and {votes.shape[2]}"

@@ -1,7 +1,7 @@
-"""The routings of vectors by name, as layers, networks and commands ask for them.
+"""Registry of the routings of vectors, by the names that layers, networks and commands use.
 
-A new routing is a function of votes that returns `Routed`, with keyword arguments of those in
-`RoutingOptions` that it has and `windows`; and a line in ROUTINGS.
+To add a routing, write a function of votes that returns `Routed`, with `windows` and the applicable
+`RoutingOptions` as keyword arguments, and add it to ROUTINGS.
 """
 
 import inspect
@@ -17,13 +17,13 @@ ROUTINGS = {
     "leaky": partial(agreement, orphans=True),
     "distance": distance,
 }
-NO_OPTIONS = {"votes", "logits", "orphans", "windows"}  # what layers give
+NO_OPTIONS = {"votes", "logits", "orphans", "windows"}  # provided by layers
 
 
 def choose(name, **options):
-    """Return the routing `name`, or "learned" couplings, with these options: a function of votes.
+    """Return the routing `name` (or "learned" couplings) with these options as a function of votes.
 
-    None leaves a default. Raises ValueError for an unknown name and for options that are wrong.
+    None selects the default of an option. Raises ValueError if the name or an option is invalid.
     """
     routings = {**ROUTINGS, "learned": learned}
     if name not in routings:
@@ -32,7 +32,7 @@ def choose(name, **options):
     known = inspect.signature(routings[name]).parameters.keys() - NO_OPTIONS
     if unknown := sorted(options.keys() - known):
         unknown, known = ", ".join(unknown), ", ".join(sorted(known))
-        raise ValueError(f"{unknown}: no option of {name} routing, which has {known}")
+        raise ValueError(f"{name} routing has no option {unknown}: choose from {known}")
     logits = {} if "update" in known else {"update": None}
-    RoutingOptions(**logits | options)  # refuses wrong values
+    RoutingOptions(**logits | options)  # raises for invalid values
     return partial(routings[name], **options)

@@ -1,4 +1,4 @@
-"""What every routing returns, and what routings of vectors are asked."""
+"""The result of a routing, and the options of the routings of vectors."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ keeping = ContextVar("keeping", default=False)  # whether routings keep their hi
 
 @contextmanager
 def keep_history() -> Iterator[None]:
-    """Inside this block every routing leaves its iterations in `Routed.history`."""
+    """Context manager in which every routing records its iterations in `Routed.history`."""
     token = keeping.set(True)
     try:
         yield
@@ -33,31 +33,38 @@ class _Capsules(NamedTuple):
 
 
 class Routed(_Capsules):
-    """Output capsules of a routing, a tuple of three.
+    """Output capsules of a routing, a tuple of poses, activations and couplings.
 
-    poses (B, J, D); activations (B, J), for vector capsules the lengths of the poses;
-    couplings (B, I, J), how each input divides itself among the parents (rows sum to 1; a record
-    of the last iteration, without a gradient). Leaky routing has a column more, the orphans'
-    share. In windows, what sums to 1 are the couplings of a child in all windows that hold it.
-    history: inside `keep_history`, the Routed of every iteration, without gradients.
+    Attributes
+    ----------
+    poses
+        Poses (B, J, D).
+    activations
+        Activations (B, J). For vector capsules, they are the lengths of the poses.
+    couplings
+        Couplings (B, I, J) of the last iteration, by which each input divides itself among the
+        parents, without a gradient. Rows sum to 1. Leaky routing adds a column for the share of the
+        orphans. With windows, the couplings of a child sum to 1 over all windows that contain it.
+    history
+        Inside `keep_history`, the Routed of every iteration, without gradients.
     """
 
     history = ()
 
     def with_history(self, history: Iterable["Routed"]) -> "Routed":
-        """Keep the Routed of every iteration beside this one; returns it."""
+        """Store the Routed of every iteration as the history of this one, and return it."""
         self.history = tuple(history)
         return self
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Routed":
-        """Apply `function` to poses, activations and couplings, of every iteration too."""
+        """Apply `function` to poses, activations and couplings, also in the history."""
         history = (one.map(function) for one in self.history)
         return Routed(*map(function, self)).with_history(history)
 
 
 def read_out(s, c, squash, earlier):
-    """Return the vectors s (B, J, D), squashed, as Routed. earlier: (s, c) of the iterations before
-    this one, in a list."""
+    """Squash the vectors s (B, J, D) and return them as Routed. earlier: a list of (s, c) of the
+    previous iterations."""
     v = ops.squash(s, kind=squash)
     routed, history = Routed(v, ops.length(v), c.detach()), []
     if keeping.get():
@@ -69,16 +76,17 @@ def read_out(s, c, squash, earlier):
 
 
 def check_votes(votes):
-    """Raise ValueError unless `votes` has four axes and there is something to route."""
+    """Raise ValueError unless `votes` has four axes, none of them empty except the batch."""
     if votes.ndim != 4 or 0 in votes.shape[1:]:
-        raise ValueError(f"votes must have shape (B, I, J, D), all at least 1, not {votes.shape}")
+        raise ValueError(f"votes must have shape (B, I, J, D) with I, J, D > 0, not {votes.shape}")
 
 
 @dataclass(frozen=True)
 class RoutingOptions:
-    """What a routing of vectors is asked; `agreement` explains each. update: None without logits.
+    """Options of a routing of vectors, which are described in `agreement`.
 
-    Raises ValueError for an option that does not exist, or would have no effect.
+    update is None for routings without this option. Raises ValueError for an option that is invalid
+    or would have no effect.
     """
 
     iterations: int = 3
@@ -101,11 +109,11 @@ class RoutingOptions:
         for name in ("update", "gradient", "inverse_temperature"):
             value = getattr(self, name)
             if self.iterations == 1 and value not in (None, getattr(RoutingOptions, name)):
-                why = "has no effect in 1 iteration, whose couplings are all equal: leave it out"
+                why = "has no effect in 1 iteration, as all couplings are equal: leave it out"
                 raise ValueError(f"{name} {value!r} {why}")
         if (self.gradient, self.update) == ("implicit", "accumulate"):
             raise ValueError(
-                'gradient "implicit" needs a fixed point, and update "accumulate" has none: its'
-                ' logits grow in every round. Use update "recompute" or "spherical", or another'
+                'gradient "implicit" needs a fixed point, but update "accumulate" has none: its'
+                ' logits grow in every iteration. Use update "recompute" or "spherical", or another'
                 " gradient"
             )

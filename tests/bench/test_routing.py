@@ -91,7 +91,7 @@ def test_a_size_means_what_it_says(name):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* rounds did not find:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.* iterations did not find:RuntimeWarning")
 @pytest.mark.parametrize("name", bench_routing.ROUTINGS)
 def test_memory_of_routing_grows_linearly(name):
     """Measure beyond the votes and their gradient; iterations not kept need no memory."""

@@ -1,4 +1,4 @@
-"""Clustering: equal to scikit-learn, objectives that only improve, limits, edges, both devices."""
+"""Clustering: agreement with scikit-learn, objectives that only improve, limits, edge cases."""
 
 import math
 import warnings
@@ -19,7 +19,7 @@ from minicaps.clustering.mixture import COVARIANCES
 
 each_covariance = pytest.mark.parametrize("covariance", COVARIANCES)
 
-# name -> clustering with all options but those that all have
+# name -> clustering with its specific options
 CLUSTERINGS = {
     "kmeans": kmeans,
     "soft": lambda x, k, **o: soft_kmeans(x, k, inverse_temperature=0.7, **o),
@@ -35,14 +35,14 @@ each_clustering = pytest.mark.parametrize("name", CLUSTERINGS)
 
 
 def blobs(centres=((0, 0, 0), (3, 0, 1), (0, 3, -1)), spread=0.8, members=50, seed=0):
-    """Points (n, d) around centres, of different variance along each axis."""
+    """Draw points (n, d) around centers, with a different variance along each axis."""
     rng = np.random.default_rng(seed)
     axes = np.linspace(0.6, 1.4, len(centres[0]))
     return np.concatenate([rng.normal(c, spread * axes, (members, len(c))) for c in centres])
 
 
 X = blobs()
-START = X[[0, 3, 70]]  # two of the centres start in one blob, so that there is something to do
+START = X[[0, 3, 70]]  # two of the centers start in one cluster, so that they have to move
 
 
 def squared(x, v):
@@ -50,7 +50,7 @@ def squared(x, v):
 
 
 def shares(n, k, seed=0):
-    """Random responsibilities."""
+    """Draw random responsibilities."""
     return np.random.default_rng(seed).dirichlet(np.ones(k), n)
 
 
@@ -142,7 +142,7 @@ def test_a_mixture_from_responsibilities_begins_with_their_moments(covariance):
 
 
 def assert_improves(clusters, name, x):
-    """No iteration makes it worse, up to rounding; every record is in order."""
+    """No iteration makes the objective worse, up to rounding; every record is consistent."""
     sign = -1 if name in MIXTURES else 1
     objectives = sign * np.array([h.objective for h in clusters.history])
     scale = np.abs(x).max() ** (1 if "spherical" in name else 2)
@@ -165,7 +165,9 @@ def assert_improves(clusters, name, x):
     data=st.data(),
 )
 def test_the_objective_never_gets_worse(name, n, d, digits, seed, data):
-    x = np.random.default_rng(seed).normal(size=(n, d)).round(digits)  # few digits: equal points
+    x = (
+        np.random.default_rng(seed).normal(size=(n, d)).round(digits)
+    )  # few digits: some points are equal
     k = data.draw(st.integers(1, n))
     if name == "high floor":
         result, name = gmm(x, k, floor=0.3, seed=seed, iterations=20), "full"
@@ -196,12 +198,12 @@ def test_it_stops_where_another_iteration_changes_nothing(name):
 
 
 def test_a_centre_that_moves_is_followed_though_hardly_any_share_is_its_own():
-    """Between two clusters: each point's share of it, 5e-17, is less than a rounding error of 1."""
+    """The share of each point is 5e-17, which is less than the rounding error of 1."""
     x = np.repeat([[0.0], [100.0]], 10, axis=0)
     result = soft_kmeans(x, 3, inverse_temperature=0.015, start=[[0], [100], [50 + 1e-6]])
     assert result.history[0].responsibilities[:, 2].max() < 1e-16
     np.testing.assert_allclose(result.centres[:, 0], [0, 100, 100], atol=1e-9)
-    # Two centres on ten points: −(1/K) · 10 ln 2
+    # Two centers on ten points: −(1/K) · 10 ln 2
     assert result.objective == pytest.approx(-10 * math.log(2) / 0.015)
 
 
@@ -209,7 +211,7 @@ def test_a_centre_that_moves_is_followed_though_hardly_any_share_is_its_own():
 
 
 def smooth_objective(v, x, K, distance):
-    """−(1/K) Σ_i ln Σ_j e^(−K d_ij)."""
+    """Return −(1/K) Σ_i ln Σ_j e^(−K d_ij)."""
     return -logsumexp(-K * distance(x, v), axis=1).sum() / K
 
 
@@ -252,7 +254,7 @@ def test_soft_at_a_large_inverse_temperature_is_hard(cluster, hard, K):
 
 
 def test_spherical_kmeans_by_hand():
-    # Directions decide, not distances: (9, 3) joins (1, 0). Centres are sums.
+    # Directions decide, not distances: (9, 3) joins (1, 0). Centers are sums.
     x = np.array([[1.0, 0], [9, 3], [0, 2], [-1, 4]])
     result = spherical_kmeans(x, 2, start=[[2, 0], [0, 0.1]])
     np.testing.assert_array_equal(result.responsibilities, [[1, 0], [1, 0], [0, 1], [0, 1]])
@@ -333,7 +335,7 @@ def test_as_many_clusters_as_points_leave_nothing_to_pay():
 def test_an_empty_centre_moves_to_the_point_that_is_farthest_from_every_centre():
     x = np.array([[0.0], [1], [10], [11], [20]])
     result = kmeans(x, 3, start=[[5], [500], [900]])
-    # All points go to the first centre, 8.4; 20 is farthest; then 0 is farthest from both.
+    # All points join the first center, 8.4; 20 is farthest; then 0 is farthest from both.
     np.testing.assert_allclose(result.history[1].centres, [[8.4], [20], [0]])
     assert_improves(result, "kmeans", x)
     assert (result.responsibilities.sum(axis=0) > 0).all()
@@ -368,7 +370,7 @@ def test_a_soft_centre_that_gets_nothing_stays(name):
 
 @each_covariance
 def test_the_floor_clips(covariance):
-    # A line along (1, 1): one eigenvalue is 0; along the axes no variance is.
+    # A line along (1, 1): one eigenvalue is 0, but no variance along the axes is.
     x = np.outer(np.linspace(-1, 1, 9), [1, 1]) @ np.diag([1, 1.0])
     variance = x[:, 0].var()
     clipped = gmm(x, 1, covariance=covariance, floor=0.1).covariances[0]
@@ -447,7 +449,7 @@ def test_a_mixture_does_not_depend_on_units(covariance, size):
 @pytest.mark.parametrize(("dtype", "tolerance"), [("f4", 1e-3), ("f8", 1e-9)])
 @pytest.mark.parametrize("units", [[1e-5, 1, 1], [1, 1e6, 1e-3]])
 def test_every_column_may_have_a_unit_of_its_own(covariance, dtype, tolerance, units):
-    """Without one the least variance would be that of the largest unit, and merge clusters."""
+    """A common floor of the variance would depend on the largest unit and merge clusters."""
     options = {"covariance": covariance, "iterations": 10}
     one = gmm(X.astype(dtype), 3, start=START, **options)
     other = gmm((X * units).astype(dtype), 3, start=START * units, **options)
@@ -462,7 +464,7 @@ def test_every_column_may_have_a_unit_of_its_own(covariance, dtype, tolerance, u
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_a_column_far_from_zero_takes_no_digits_from_the_others(covariance):
-    """In float32 the variance of a column around 1e6 is rounding alone: of no other."""
+    """In float32, the variance of a column around 1e6 is pure rounding error; others are exact."""
     far = np.concatenate([X, np.full((len(X), 1), 1e6)], axis=1).astype("f4")
     start = far[[0, 3, 70]]
     with_it = gmm(far, 3, covariance=covariance, start=start, iterations=10)
@@ -518,19 +520,19 @@ def test_the_device_computes_the_same(strict_cupy, name, start):
 
 NAN, ROWS = float("nan"), np.full((len(X), 3), 1 / 3)
 BAD_FOR_ALL = [
-    ({"x": X[0]}, r"x must be points \(n, d\)"),
-    ({"x": X[:0]}, r"x must be points \(n, d\).*\(0, 3\)"),
+    ({"x": X[0]}, r"x must have shape \(n, d\)"),
+    ({"x": X[:0]}, r"x must have shape \(n, d\).*\(0, 3\)"),
     ({"x": np.where(X > 2, NAN, X)}, "x must be finite.*nan"),
     ({"x": np.where(X > 2, math.inf, X)}, "x must be finite.*inf"),
     ({"x": X * 1e200}, "the squares of x must have a finite sum"),
     ({"x": X * 1e-160}, "vanish in float64, and so would distances"),
     ({"x": np.float32(X * 1e-19)}, "vanish in float32"),
     ({"x": X.astype(complex)}, "real numbers, not complex128"),
-    ({"k": 0}, "k must be a whole number from 1 to 150, the number of points: 0"),
+    ({"k": 0}, "k must be an integer from 1 to 150, the number of points, not 0"),
     ({"k": 151}, "from 1 to 150.*151"),
-    ({"k": 2.0}, "whole number.*2.0"),
+    ({"k": 2.0}, "an integer from .*2.0"),
     ({"iterations": 0}, "at least 1, not 0"),
-    ({"start": START[:2]}, r"start must have shape \(3, 3\).*: \(2, 3\)"),
+    ({"start": START[:2]}, r"start needs shape \(3, 3\).*not \(2, 3\)"),
     ({"start": START * NAN}, "start must be finite.*nan"),
     ({"start": START, "seed": 1}, "seed 1 has no effect"),
 ]
@@ -546,7 +548,7 @@ def test_what_no_clustering_can_use_is_refused(name, bad, message):
 @pytest.mark.parametrize("cluster", [soft_kmeans, spherical_kmeans])
 @pytest.mark.parametrize("bad", [0, -1, NAN, -math.inf, 1e308])
 def test_inverse_temperatures_that_cannot_be_are_refused(cluster, bad):
-    with pytest.raises(ValueError, match="inverse_temperature must be positive, for this x"):
+    with pytest.raises(ValueError, match="inverse_temperature must be positive, here"):
         cluster(X, 3, inverse_temperature=bad)
 
 
@@ -557,14 +559,14 @@ def test_inverse_temperatures_that_cannot_be_are_refused(cluster, bad):
         ({"floor": 0}, "floor must be positive"),
         ({"floor": -1}, "floor must be positive"),
         ({"floor": NAN}, "floor must be positive"),
-        ({"sigma": 1}, 'sigma takes covariance="isotropic" and no floor'),
-        ({"sigma": 1, "covariance": "isotropic", "floor": 1}, "sigma takes .* no floor"),
+        ({"sigma": 1}, 'sigma needs covariance="isotropic" and no floor'),
+        ({"sigma": 1, "covariance": "isotropic", "floor": 1}, "sigma needs .* no floor"),
         ({"sigma": 0, "covariance": "isotropic"}, "sigma must be positive"),
         ({"sigma": NAN, "covariance": "isotropic"}, "sigma must be positive"),
         ({"sigma": -1, "covariance": "isotropic"}, "sigma must be positive"),
-        ({"sigma": 1e200, "covariance": "isotropic"}, "sigma must be positive, for this x"),
-        ({"sigma": 1e-14, "covariance": "isotropic"}, "sigma must be positive, for this x"),
-        ({"start": ROWS[:, :2]}, r"start must have shape \(3, 3\) or \(150, 3\): \(150, 2\)"),
+        ({"sigma": 1e200, "covariance": "isotropic"}, "sigma must be positive, here"),
+        ({"sigma": 1e-14, "covariance": "isotropic"}, "sigma must be positive, here"),
+        ({"start": ROWS[:, :2]}, r"start needs shape \(3, 3\) or \(150, 3\), not \(150, 2\)"),
         ({"start": 2 * ROWS}, "must sum to 1 in each row.*off by 1"),
         ({"start": ROWS + np.array([2, -1, -1])}, "must not be negative.*-0.667"),
     ],

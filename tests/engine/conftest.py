@@ -1,4 +1,4 @@
-"""What the engine's tests share."""
+"""Fixtures shared by the engine's tests."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from minicaps.tensor import REGISTRY
 
 @pytest.fixture(autouse=True)
 def leave_the_registry_alone(monkeypatch):
-    """Ops that a test defines are gone after it."""
+    """Remove the ops that a test defines after it has run."""
     monkeypatch.setattr("minicaps.tensor.REGISTRY", dict(REGISTRY))

@@ -1,4 +1,4 @@
-"""Which device is chosen, what is said when it cannot be, and that importing changes nothing."""
+"""The choice of the device, the errors if it cannot be used, and imports without side effects."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def test_unknown_devices_are_refused(name):
         choose_device(name)
 
 
-# --- Arrays and where they live ------------------------------------------------------------------
+# --- Arrays and their devices --------------------------------------------------------------------
 
 
 def test_put_and_to_host_are_inverse(device):

@@ -1,4 +1,4 @@
-"""On a real GPU, where there is one: the numbers of the CPU, no waiting, and a whole run."""
+"""On a real GPU, if there is one: the results of the CPU, no waiting, and a complete run."""
 
 import json
 import subprocess
@@ -57,7 +57,7 @@ def test_a_training_step(gpu):
 
 
 def paper(device, batch):
-    """The network of the paper on `device`, and images and labels for it."""
+    """Return the network of the paper on `device`, with images and labels for it."""
     model = models.build("capsnet", (1, 28, 28), 10, preset="paper").to(device)
     split = load("strokes", limit=batch).train
     return model, device.put(split.images), device.put(split.labels)
@@ -86,7 +86,7 @@ def test_a_batch_of_128_of_the_paper(gpu):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.filterwarnings("ignore:cupyx.allow_synchronize")  # it may miss some, it says
+@pytest.mark.filterwarnings("ignore:cupyx.allow_synchronize")  # it may miss some waits
 def test_no_step_waits(gpu):
     import cupyx
 
@@ -111,7 +111,7 @@ print(np.abs(to_host(device.put(a) @ device.put(a)) / exact - 1).max())
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_tf32_rounds_products(gpu, allowed):
-    """In another process: CuPy asks once whether it may."""
+    """Runs in another process, because CuPy reads the setting only once."""
     if int(gpu.xp.cuda.Device().compute_capability) < 80:
         pytest.skip("this GPU has no TF32")
     done = subprocess.run(
@@ -126,7 +126,7 @@ def test_tf32_rounds_products(gpu, allowed):
     assert (error > 1e-5) == allowed
 
 
-# --- Data, and a whole run -----------------------------------------------------------------------
+# --- Data, and a complete run --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shift", [0, 2])

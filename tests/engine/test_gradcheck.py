@@ -1,4 +1,4 @@
-"""The checker itself: right gradients pass, wrong ones do not, and the message says where."""
+"""The checker itself: correct gradients pass, wrong ones fail, and the message says where."""
 
 import re
 
@@ -20,7 +20,7 @@ MESSAGE = re.compile(
 
 
 def square(change=lambda gradient: gradient):
-    """x² whose gradient is spoiled by `change`."""
+    """Return a function that computes x² with a gradient altered by `change`."""
 
     @op
     def spoiled_square(x):
@@ -30,7 +30,7 @@ def square(change=lambda gradient: gradient):
 
 
 def at(index, change):
-    """Spoil one entry of a gradient."""
+    """Return a function that alters one entry of a gradient."""
 
     def changed(gradient):
         gradient[index] = change(gradient[index])
@@ -40,7 +40,7 @@ def at(index, change):
 
 
 def complaint(function, *arrays, **options):
-    """The parts of the message: argument, place, gradient, step, central difference."""
+    """Return the parts of the message: argument, entry, gradient, step, central difference."""
     with pytest.raises(GradientError) as caught:
         check_gradients(function, *arrays, **options)
     argument, place, found, step, numeric = MESSAGE.fullmatch(str(caught.value)).groups()
@@ -120,7 +120,7 @@ def test_ones_as_cotangent_would_be_blind_to_a_wrong_softmax():
         return y, lambda g: 2 * pullback(g)
 
     x = draw(3, 4)
-    check_gradients(lambda x: doubled_softmax(x).sum(axis=-1), x)  # what all ones amount to
+    check_gradients(lambda x: doubled_softmax(x).sum(axis=-1), x)  # a cotangent of ones
     _, _, found, _, numeric = complaint(doubled_softmax, x)
     assert found == pytest.approx(2 * numeric)
 

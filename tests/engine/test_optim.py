@@ -1,4 +1,4 @@
-"""Optimisers against their formulas, clipping, schedules, and what a step may touch."""
+"""Optimizers against their formulas, clipping, schedules, and what a step may modify."""
 
 import math
 
@@ -18,7 +18,7 @@ def draw(shape, seed):
 
 
 def parameters(dtype=np.float64):
-    """A weight in an unusual memory layout, a bias and a 0-d scale."""
+    """Return a weight in an unusual memory layout, a bias and a 0-d scale."""
     made = {}
     for n, (name, shape) in enumerate(SHAPES.items()):
         data = np.asfortranarray(draw(shape, n).astype(dtype)).reshape(shape, order="A")
@@ -31,7 +31,7 @@ def gradient(name, step, dtype=np.float64):
 
 
 def train(optimizer, steps=STEPS, start=0):
-    """Step with gradients that are known for every step; return what became of the parameters."""
+    """Take steps with known gradients; return the resulting parameters."""
     for step in range(start, start + steps):
         for name, p in optimizer.parameters.items():
             p.grad = gradient(name, step, p.dtype)
@@ -323,7 +323,7 @@ def test_adam_in_half_precision_leaves_alone_what_has_gradient_zero():
 
 
 def test_bias_correction_counts_the_updates_of_each_parameter():
-    """Adam's first step is as long as the learning rate, also when it comes late."""
+    """Adam's first step is as long as the learning rate, even if it comes late."""
     early, late = Tensor(np.zeros(1), True), Tensor(np.zeros(1), True)
     adam = Adam([("early", early), ("late", late)], 0.1)
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""The stand-in for CuPy bites where CuPy bites, and computes what NumPy computes."""
+"""The stand-in for CuPy raises errors where CuPy does, and computes the results of NumPy."""
 
 import copy
 import importlib.util
@@ -80,7 +80,7 @@ def test_the_recorded_list_is_that_of_the_installed_cupy():
             assert set(API[kind]) <= set(installed[kind])
 
 
-# --- It is taken for CuPy ------------------------------------------------------------------------
+# --- Recognized as CuPy --------------------------------------------------------------------------
 
 
 def test_the_backend_takes_it_for_cupy(xp, x, host):
@@ -96,7 +96,7 @@ def test_cupyx_cannot_be_imported(xp):
         import cupyx  # noqa: F401
 
 
-# --- No way to NumPy but .get() ------------------------------------------------------------------
+# --- Conversion to NumPy only by .get() ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_numbers_promote_as_in_numpy_2(xp, dtype, other, operation):
     assert operation(other, xp.asarray(host)).dtype == operation(other, host).dtype
 
 
-# --- 0-d arrays and host synchronisation ---------------------------------------------------------
+# --- 0-d arrays and host synchronization ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_computing_copies_nothing(xp, x):
     assert not xp.host_copies
 
 
-# --- Only what CuPy has --------------------------------------------------------------------------
+# --- Only the names of CuPy ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["nope", "errstate", "scatter_add", "einsum_path", "float128"])
@@ -383,7 +383,7 @@ def test_add_at_adds_repeated_indices(xp):
     np.testing.assert_array_equal(target.get(), [[3, 3], [0, 0], [3, 3]])
 
 
-# --- Silence where NumPy speaks ------------------------------------------------------------------
+# --- No warnings or errors where NumPy raises them -----------------------------------------------
 
 
 def test_indices_in_arrays_wrap_silently(xp, x, host):
@@ -465,7 +465,7 @@ def test_copies_do_not(xp, x):
 
 
 def test_results_come_in_c_order(xp, x, host):
-    """NumPy keeps the layout of the inputs, CuPy does not."""
+    """NumPy keeps the memory layout of the inputs, but CuPy does not."""
     assert not np.exp(host.T).flags.c_contiguous
     for result in (xp.exp(x.T), x.T + 1, x.T[:, [0, 1]], xp.where(x.T > 3, x.T, 0)):
         assert result.flags.c_contiguous

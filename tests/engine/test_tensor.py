@@ -1,4 +1,4 @@
-"""The engine: graphs, the backward sweep, memory, dtypes, errors, and how a Tensor behaves."""
+"""The engine: graphs, the backward pass, memory, dtypes, errors, and the behavior of Tensor."""
 
 import copy
 import gc
@@ -181,7 +181,7 @@ def no_collector():
 
 
 def capturing_op(seen):
-    """Make an op that captures an array and puts a weak reference to it into `seen`."""
+    """Return an op that captures an array and stores a weak reference to it in `seen`."""
 
     @op
     def capturing(x):
@@ -203,9 +203,9 @@ def test_the_sweep_frees_what_pullbacks_captured(no_collector):
     h = capturing(leaf(np.ones(3)))
     y = capturing(look(h))
     y.backward(np.ones(3))
-    assert alive == [[True, False]]  # the later one is gone while the sweep goes on
+    assert alive == [[True, False]]  # the later one is freed during the backward pass
     assert [r() for r in seen] == [None, None]
-    assert h.requires_grad and y.requires_grad  # though both tensors live
+    assert h.requires_grad and y.requires_grad  # although both tensors are still alive
 
 
 def test_an_output_that_was_swept_holds_no_graph(no_collector):
@@ -247,7 +247,7 @@ def test_a_leaf_that_is_gone_does_not_disturb_the_others(no_collector):
     np.testing.assert_array_equal(x.grad, [3, 4])
 
 
-# --- Gradients are owned -------------------------------------------------------------------------
+# --- Gradients own their memory ------------------------------------------------------------------
 
 
 def shares(array, others):
@@ -255,7 +255,7 @@ def shares(array, others):
 
 
 def test_gradients_share_no_memory():
-    """Neither with each other, nor with the caller's cotangent, nor with any data."""
+    """Gradients share no memory with each other, the caller's cotangent or any data."""
     a, b, c = leaf(np.ones((2, 3))), leaf(np.ones((2, 3))), leaf(np.ones(3))
     cotangent = np.arange(6.0).reshape(2, 3)
     parts = ops.concatenate([a + b, ops.expand(c, shape=(2, 3))], axis=1)
@@ -313,7 +313,7 @@ def test_no_graph_under_no_grad():
         y = x * x
         with no_grad():
             pass
-        z = x * x  # the inner block did not switch recording on again
+        z = x * x  # the inner block did not turn recording back on
     assert not y.requires_grad and not z.requires_grad
     assert (x * x).requires_grad
 
@@ -499,7 +499,7 @@ def test_new_data_must_fit(data):
 
 def test_data_stays_an_array():
     x = leaf(3.0)
-    x.data = x.data - 1  # a scalar, to NumPy
+    x.data = x.data - 1  # a scalar for NumPy
     assert isinstance(x.data, np.ndarray) and x.data == 2
     with pytest.raises(TypeError, match="use \\.data"):
         x.data = x - 1
@@ -687,7 +687,7 @@ def test_tensors_are_keys_by_identity():
     assert names[a] == "a" and names[b] == "b" and len({a, b, a}) == 2
 
 
-# --- Copies, damage, and what ops may return -----------------------------------------------------
+# --- Copies, corruption, and the return values of ops --------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -723,7 +723,7 @@ def test_detached_data_and_results_are_only_read():
     h = x * 1
     with pytest.raises(RuntimeError, match="data of a result cannot be replaced"):
         h.data = np.ones(2)
-    x.data += 1  # a leaf's own may change
+    x.data += 1  # a leaf's own data may change
 
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass")

@@ -1,4 +1,4 @@
-"""Threads share the work, change no number, and are there only when they pay."""
+"""Threads share the work, do not change any results, and are used only if they pay off."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def cores(request, monkeypatch):
 
 @pytest.fixture
 def shared(monkeypatch):
-    """Products are shared however small, as after `one_blas_thread`."""
+    """Share products of any size among threads, as after `one_blas_thread`."""
     monkeypatch.setattr(threads, "LEAST", 0)
     monkeypatch.setattr(threads, "_ours", True)
 
@@ -33,7 +33,7 @@ def test_results_come_in_order(cores):
 
 def test_threads_work_at_the_same_time(monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: 2)
-    meeting = threading.Barrier(2, timeout=300)  # breaks unless both come
+    meeting = threading.Barrier(2, timeout=300)  # breaks unless both arrive
     assert list(threads.in_threads(lambda n: meeting.wait() in (0, 1), range(2))) == [True, True]
 
 
@@ -84,7 +84,7 @@ def test_results_do_not_pile_up_before_a_slow_caller(monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: 2)
     started, taken = [], 0
     for _ in threads.in_threads(started.append, range(40)):
-        time.sleep(0.01)  # time enough to run ahead, for those who may
+        time.sleep(0.01)  # enough time to run ahead if that is allowed
         assert len(started) <= taken + 2 * threads.AHEAD
         taken += 1
     assert taken == len(started) == 40

@@ -1,4 +1,4 @@
-"""Commands as users give them, in this process and in others."""
+"""Run commands as users do, in this process and in others."""
 
 import os
 import subprocess
@@ -9,13 +9,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def environment():
-    """As users have it: output is buffered, and messages are not translated."""
+    """Return a user's environment, with buffered output and untranslated messages."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return own | {"PYTHONPATH": str(ROOT)}
 
 
 def said_by(capsys, main, *arguments, code=0):
-    """Run a command in this process, which must end with this exit code; return what it said."""
+    """Run a command in this process; check its exit code and return its output."""
     capsys.readouterr()
     try:
         assert main([*map(str, arguments)]) == code
@@ -25,7 +25,7 @@ def said_by(capsys, main, *arguments, code=0):
 
 
 def run_data(folder, *arguments):
-    """`python -m minicaps.data` in a folder that is also its home: no caches, no network."""
+    """Run `python -m minicaps.data` in a folder that is also its home: no caches, no network."""
     own = environment() | {
         "HOME": str(folder),
         "XDG_CACHE_HOME": str(folder / "cache"),

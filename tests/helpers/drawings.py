@@ -1,11 +1,11 @@
-"""What a test sees in a picture that was drawn."""
+"""Checks of figures that were drawn."""
 
 import matplotlib.image
 import numpy as np
 
 
 def pixels(path):
-    """The picture in a file (H, W, 3), which has something on it and nothing at its edges."""
+    """Return the figure in a file (H, W, 3), which must not be empty or cut off at its edges."""
     picture = matplotlib.image.imread(path)
     picture = picture[..., :3]
     assert min(picture.shape[:2]) > 250
@@ -16,6 +16,6 @@ def pixels(path):
 
 
 def contains(picture, colour):
-    """Tell whether some pixels have the colour #rrggbb, or nearly."""
+    """Return True if some pixels have approximately the color #rrggbb."""
     wanted = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
     return (abs(picture - wanted).max(axis=-1) < 0.02).sum() > 20

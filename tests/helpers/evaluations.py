@@ -1,4 +1,4 @@
-"""What the tests of `minicaps.evaluate` share: the command, and pictures on disk."""
+"""Helpers shared by the tests of `minicaps.evaluate`: the command, and images on disk."""
 
 import csv
 import json
@@ -13,14 +13,14 @@ FILES = ["confusion.csv", "confusion.png", "evaluation.json", "predictions.csv",
 
 
 def measured(run, *arguments, out=None):
-    """Evaluate; return what evaluation.json says."""
+    """Run an evaluation; return the contents of evaluation.json."""
     more = [] if out is None else ["--out", str(out)]
     assert evaluate.main([str(run), "--device", "cpu", *map(str, arguments), *more]) == 0
     return json.loads(Path(out or Path(run) / "evaluation", "evaluation.json").read_text())
 
 
 def refusal(capsys, *arguments, code=1):
-    """Evaluate, which must refuse with an exit code; return what it said."""
+    """Run an evaluation that must fail with an exit code; return its message."""
     said = said_by(capsys, evaluate.main, *arguments, "--device", "cpu", code=code)
     assert "Accuracy" not in said.out
     return said.err
@@ -32,12 +32,12 @@ def table(path):
 
 
 def predictions(folder):
-    """{picture: (class, answer)} of predictions.csv."""
+    """Return {picture: (class, answer)} from predictions.csv."""
     return {row[0]: tuple(row[1:3]) for row in table(Path(folder, "predictions.csv"))[1:]}
 
 
 def folder_of(root, counts, *, channels=(3,), size=SIZE, start=0):
-    """Write noise into a folder for each class: counts is {class: number of pictures}."""
+    """Write noise into a folder for each class; counts is {class: number of images}."""
     for c, (name, count) in enumerate(counts.items()):
         for k in range(start, start + count):
             write(root / name / f"{k}.png", noise(100 * c + k, *size, *channels))

@@ -1,8 +1,8 @@
-"""For every op: functions of tensors, with inputs at which central differences can be trusted.
+"""Functions of tensors for every op, with inputs at which central differences are reliable.
 
 A case is a builder. `build(shape, rng)` takes any shape of up to four sizes (it uses as many as it
 needs) and a random generator, and returns a function of tensors and its float64 arrays. The arrays
-stay away from kinks. Several tests walk this table: gradients, dtypes, memory, the device.
+stay away from kinks. Several tests use this table: gradients, dtypes, memory, and the device.
 
 A new op needs a builder here, under `@case` with the op's name:
 
@@ -26,8 +26,8 @@ from minicaps.routing.em import em
 class Case:
     """One way to call an op.
 
-    op: the name in the registry; a function made of ops has its own name.
-    repeats: may entries of the arrays be equal? Not where ties are kinks.
+    op: the name in the registry; a function composed of ops has its own name.
+    repeats: whether entries of the arrays may be equal, which is not the case if ties are kinks.
     """
 
     op: str
@@ -43,7 +43,7 @@ CASES = []
 
 
 def case(op, name=None, *, repeats=True):
-    """Enter a builder into the table."""
+    """Add a builder to the table."""
 
     def enter(build):
         CASES.append(Case(op, name or build.__name__, build, repeats))
@@ -68,7 +68,7 @@ def nonzero(rng, shape):
 
 
 def away_from(kinks, draw, margin=0.02):
-    """Draw again those entries that lie near a kink."""
+    """Redraw the entries that are near a kink."""
     x = np.array(draw())
     while (near := np.min([abs(x - k) for k in kinks], axis=0) < margin).any():
         x = np.where(near, draw(), x)
@@ -76,20 +76,20 @@ def away_from(kinks, draw, margin=0.02):
 
 
 def distinct(rng, shape):
-    """Numbers 0.1 apart, around 0, in random order."""
+    """Return numbers around 0 that are 0.1 apart, in random order."""
     n = int(np.prod(shape))
     return np.array((rng.permutation(n).reshape(shape) - n // 2) / 10)
 
 
 def vectors(rng, shape):
-    """Vectors along the last axis: short, middling and long ones, none near 0."""
+    """Draw vectors along the last axis: short, medium and long ones, none of them near 0."""
     v = normal(rng, shape)
     lengths = rng.choice([0.2, 1.0, 8.0], shape[:-1]) * rng.uniform(0.7, 1.3, shape[:-1])
     return v / np.linalg.norm(v, axis=-1, keepdims=True) * lengths[..., None]
 
 
 def beside(tensor, constant):
-    """Copy a constant to where `tensor` lives."""
+    """Copy a constant to the device of `tensor`."""
     return array_module(tensor.data).asarray(constant)
 
 
@@ -102,7 +102,7 @@ def exactly(shape, ndim):
 
 
 def broadcastable(rng, shape):
-    """A shape that broadcasts to `shape`: some sizes become 1, some leading axes go."""
+    """Draw a shape that broadcasts to `shape`, with some sizes 1 and some leading axes removed."""
     sizes = [int(rng.choice([n, n, 1])) for n in shape]
     return tuple(sizes[rng.integers(len(shape) + 1) :]) if rng.random() < 0.3 else tuple(sizes)
 
@@ -112,7 +112,7 @@ def any_axis(rng, ndim):
 
 
 def any_axes(rng, ndim):
-    """None, one axis, or several, for a reduction."""
+    """Draw None, one axis or several axes for a reduction."""
     some = tuple(int(a) for a in rng.permutation(ndim)[: rng.integers(1, ndim + 1)])
     return [None, any_axis(rng, ndim), some][rng.integers(3)]
 
@@ -430,7 +430,7 @@ def mask(shape, rng):
 
 
 def _targets(rng, shape):
-    """Labels, or zeros and ones where several classes are present."""
+    """Draw labels, or zeros and ones for multi-label data."""
     return [rng.integers(0, shape[1], shape[0]), rng.integers(0, 2, shape)][rng.integers(2)]
 
 
@@ -483,7 +483,7 @@ GRID = routing.couplings.Windows(size=(2, 3), kernel=2, stride=1, types=2)
 
 
 def votes_in_windows(shape, rng):
-    """Votes of the children of two windows for each sample."""
+    """Draw votes of the children of two windows for each sample."""
     batch, parents, size = exactly(shape, 3)
     return normal(rng, (2 * batch, 8, parents, size)) + 1
 
@@ -528,14 +528,14 @@ _windows_case("_distance", "distance", routing.distance, inverse_temperature=0.3
 
 @case("_fixed_point")
 def cosine_activation(shape, rng):
-    x = np.array(rng.uniform(0.8, 1.2, shape))  # where a round contracts
+    x = np.array(rng.uniform(0.8, 1.2, shape))  # where an iteration is a contraction
     return lambda x: routing.cosine_activation(x, iterations=200, gradient="implicit"), [x]
 
 
 @case("_fixed_point")
 def fixed_point_of_two(shape, rng):
     def step(v, a, b):
-        return 0.005 * ops.tanh(v * a) + a * b  # half precision, too, finds it well
+        return 0.005 * ops.tanh(v * a) + a * b  # even half precision converges
 
     def function(a, b):
         return routing.fixed_point(step, b, a, b, iterations=200, gradient="implicit")
@@ -546,7 +546,7 @@ def fixed_point_of_two(shape, rng):
 @case("make_votes")
 def make_votes(shape, rng):
     batch, inputs, outputs, size = exactly(shape, 4)
-    # More children than are done at a time
+    # More children than are processed at a time
     inputs += routing.blocks.CHILDREN * int(rng.integers(2))
     return routing.make_votes, [
         normal(rng, (batch, inputs, 2)),

@@ -1,4 +1,4 @@
-"""Writes IDX files for the tests, independently of the reader, and tiny data sets made of them."""
+"""Write IDX files for the tests, independently of the reader, and tiny data sets of such files."""
 
 import gzip
 import hashlib
@@ -10,7 +10,7 @@ from minicaps.data import download
 
 FILES = tuple(download.SOURCES["mnist"].md5)
 TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS = FILES
-CLOSED = "http://127.0.0.1:9/"  # nothing listens there
+CLOSED = "http://127.0.0.1:9/"  # no server listens there
 
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
@@ -31,7 +31,7 @@ def zipped(content):
 
 
 def isolate(monkeypatch, folder):
-    """Empty stand-ins for the cache and Debian's folder inside `folder`; nothing told; no proxy."""
+    """Use empty folders in `folder` as the cache and Debian's folder, no messages and no proxy."""
     monkeypatch.delenv(download.ENVIRONMENT, raising=False)
     monkeypatch.setattr(download, "cache_folder", lambda: folder / "cache")
     monkeypatch.setattr(download, "DEBIAN", folder / "debian")
@@ -51,7 +51,7 @@ def arrays_of(seed):
 
 
 class Tiny:
-    """A source of four small files, registered under the name of a real one."""
+    """Register a source of four small files under the name of a real one."""
 
     def __init__(self, monkeypatch, name, arrays):
         self.name, self.arrays = name, arrays

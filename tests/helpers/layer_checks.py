@@ -1,4 +1,4 @@
-"""Short names for what the tests of modules, layers and networks repeat."""
+"""Helpers shared by the tests of modules, layers and networks."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def rng(seed=0):
 
 
 def check_layer(layer, *inputs):
-    """Check the gradients of a layer's outputs in all its parameters and inputs."""
+    """Check the gradients of a layer's outputs with respect to all its parameters and inputs."""
     places = []
     for name, p in layer.named_parameters():
         *path, last = name.split(".")
@@ -30,7 +30,7 @@ def check_layer(layer, *inputs):
 
 
 def pictures(batch, shape=(1, 28, 28), seed=0):
-    """Bright blobs on black: about as many dark and bright pixels as a digit has."""
+    """Draw bright blobs on black, with about as many dark and bright pixels as digits have."""
     x = rng(seed).normal(size=(batch, *shape))
     for _ in range(4):
         x = (x + np.roll(x, 1, axis=-1) + np.roll(x, 1, axis=-2)) / 3

@@ -1,6 +1,6 @@
-"""The form of a lesson page: maths that survives Markdown, equation numbers, the template.
+"""Rules for the form of a lesson page: math that survives Markdown, equation numbers, template.
 
-Each rule takes a Page and yields (line, message). `lessons/machinery/README.md` tells writers about them.
+Each rule takes a Page and yields (line, message). `lessons/machinery/README.md` describes them for authors.
 """
 
 import ast
@@ -31,7 +31,7 @@ class Formula:
 
 
 class Page:
-    """A page and the views of it that the rules share."""
+    """A page, and the views of it that the rules share."""
 
     def __init__(self, path):
         self.path = Path(path)
@@ -52,7 +52,7 @@ class Page:
 
 
 def problems(path):
-    """All broken rules of a page as `name:line: message`, in the order of the page."""
+    """Return all violations in a page as `name:line: message`, in the order of the page."""
     page = Page(path)
     rules = FORM + TEMPLATE if page.lesson.isdigit() else FORM
     found = sorted(entry for rule in rules for entry in rule(page))
@@ -60,7 +60,7 @@ def problems(path):
 
 
 def _without_code(text):
-    """The text with fenced code and code spans blanked."""
+    """Return the text with fenced code and code spans blanked."""
     lines, inside = [], False
     for line in text.split("\n"):
         fence = line.startswith("```")
@@ -70,7 +70,7 @@ def _without_code(text):
 
 
 def _take_formulas(text):
-    """All formulas in order, and the text in which they are blanked."""
+    """Return all formulas in order, and the text in which they are blanked."""
     found = []
 
     def blank(match, display):
@@ -84,14 +84,14 @@ def _take_formulas(text):
     return sorted(found, key=lambda formula: formula.line), text
 
 
-# ---- maths
+# ---- math
 
 
 def dollars_match(page):
-    """Each $ opens or closes a formula, and $$ stands on a line of its own between blank lines."""
+    """Check that each $ opens or closes a formula, and that $$ is alone between blank lines."""
     for line, text in page.lines_of(page.prose):
         if "$" in text:
-            yield line, "a $ without its partner on the line, or $$ not on a line of its own"
+            yield line, "a $ without its partner on the line, or $$ not on its own line"
     lines = ["", *page.words.split("\n"), ""]
     inside = False
     for line, text in enumerate(lines):
@@ -104,14 +104,14 @@ def dollars_match(page):
             yield formula.line, f"a letter or digit touches ${formula.body}$ from outside"
     for line, text in page.lines_of(page.words):
         if text.startswith("#") and "$" in text:
-            yield line, "no maths in a heading"
+            yield line, "a heading must not contain math"
 
 
 FORBIDDEN = [
     (r"\\[^A-Za-z\s]", "a backslash before punctuation is eaten by Markdown"),
     (r"\\(operatorname|tag|mbox|phantom)\b", "not every renderer knows this command"),
     (r"[<>]", r"write \lt or \gt"),
-    (r"[*~]", r"Markdown reads this sign: write \cdot, \ast or \quad"),
+    (r"[*~]", r"Markdown interprets this character: write \cdot, \ast or \quad"),
 ]
 
 
@@ -124,7 +124,7 @@ def formulas_avoid_what_breaks(page):
 
 
 def formulas_survive_markdown(page):
-    """Each formula stands verbatim in the text of the HTML that CommonMark makes of the page."""
+    """Check that each formula is preserved verbatim in the page's HTML as made by CommonMark."""
     rendered = MARKDOWN.render(page.text)
     rendered = re.sub(r"<pre>.*?</pre>|<code>.*?</code>", "", rendered, flags=re.S)
     text = _one_space(html.unescape(re.sub(r"</?[a-z][^>]*>", "", rendered)))
@@ -144,7 +144,7 @@ def _one_space(text):
 
 
 def formulas_render(page):
-    """mathtext, the renderer at hand, accepts each formula, and each cell of its matrices."""
+    """Check that mathtext, the available renderer, accepts each formula and each matrix cell."""
     for formula in page.formulas:
         body = formula.body
         try:
@@ -161,7 +161,7 @@ ENVIRONMENT = re.compile(
 
 
 def _pieces(body):
-    """The cells of all matrices, innermost first, and the formula with a letter for each matrix."""
+    """Return the cells of all matrices, innermost first, and the formula with letters for them."""
     environment = re.compile(
         r"\\begin\{(pmatrix|cases|aligned)\}((?:(?!\\begin).)*?)\\end\{\1\}", re.S
     )
@@ -172,7 +172,7 @@ def _pieces(body):
 
 
 def _dialect(formula):
-    """What GitHub's MathJax knows and mathtext spells otherwise."""
+    """Replace commands of GitHub's MathJax that have other names in mathtext."""
     formula = " ".join(formula.split())
     for name, other in ALIASES.items():
         formula = re.sub(rf"\\{name}(?![a-zA-Z])", lambda _, o=other: o, formula)
@@ -229,14 +229,14 @@ def _comments(page):
                 yield line, text.split("#", 1)[1]
 
 
-# ---- pictures, code and template
+# ---- figures, code and template
 
 
 def pictures_speak(page):
     for line, text in page.lines_of(page.text):
         for picture in IMAGE.finditer(text):
             if len(picture["alt"]) < 30:
-                yield line, "the alt text should replace the picture: at least 30 characters"
+                yield line, "the alt text should describe the figure in at least 30 characters"
             if not (page.path.parent / picture["path"]).is_file():
                 yield line, f"{picture['path']} does not exist"
 
@@ -249,11 +249,11 @@ def imports_are_few(page):
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             for name in names:
                 if name.split(".")[0] not in allowed:
-                    yield node.lineno, f"a lesson imports no {name}"
+                    yield node.lineno, f"a lesson must not import {name}"
 
 
 def parts_are_there(page):
-    """The template's parts, in their order."""
+    """Check for the parts of the template, in their order."""
     parts = [
         rf"# {page.lesson} · ",
         r"- \*\*You will\*\* ",
@@ -269,12 +269,12 @@ def parts_are_there(page):
     for part in parts:
         found = re.compile("^" + part, re.MULTILINE).search(page.text, position)
         if not found:
-            yield page.text.count("\n", 0, position) + 1, f"from here on there is no {part}"
+            yield page.text.count("\n", 0, position) + 1, f"there is no {part} after this line"
         else:
             position = found.end()
     box, *after = page.prose.split("**Predict first.**")
     if after and "prediction" not in after[0]:
-        yield box.count("\n") + 1, "the text never answers the prediction by that word"
+        yield box.count("\n") + 1, "the text never mentions the prediction by that word"
 
 
 def exercises_have_solutions(page):
@@ -287,11 +287,11 @@ def exercises_have_solutions(page):
     if mark and numbers != solutions:
         yield line, f"exercises {numbers} have solutions {solutions}"
     if mark and (numbers != wanted or not 3 <= len(numbers) <= 5):
-        yield line, f"exercises should be numbered from 1 and be 3 to 5, not {numbers}"
+        yield line, f"there should be 3 to 5 exercises, numbered from 1, not {numbers}"
 
 
 def size_is_right(page):
-    text = page.prose.rstrip().rpartition("\n")[0]  # the last line leads to the neighbours
+    text = page.prose.rstrip().rpartition("\n")[0]  # the last line links to the neighboring lessons
     words = len(re.sub(r"<details>.*?</details>", "", text, flags=re.S).split())
     blocks = [block for block in page.blocks if not block.solution and block.quote is None]
     pictures = sum(len(block.images) for block in page.blocks)
@@ -311,7 +311,7 @@ def size_is_right(page):
 def words_are_kind(page):
     for line, text in page.lines_of(page.prose):
         if found := re.search(r"\b(simply|obviously|trivially)\b", text, re.IGNORECASE):
-            yield line, f'"{found[0]}" helps nobody who is stuck'
+            yield line, f'"{found[0]}" does not help readers who are stuck'
 
 
 FORM = [

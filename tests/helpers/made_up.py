@@ -1,4 +1,4 @@
-"""Figures such as the experiments measure, made up: of three seeds, or one, for every part."""
+"""Invented results of experiments, with three seeds or one for each part."""
 
 from minicaps.data.strokes import POSE_NAMES
 from minicaps.experiments import adversarial, affine, pairs, routing
@@ -7,7 +7,7 @@ COMMON = {"accuracy": 0.9, "parameters": 1234, "seconds": 90.0}
 
 
 def figures(name, part, right=0.9):
-    """Those of a part of an experiment, by a seed. right: the share of right answers."""
+    """Return the results of a part of an experiment for a seed. right: the accuracy."""
     wrong = {"known": 1 - right, "novel": 1 - right, "ranges": [1 - right] * 6}
     kinds = dict.fromkeys(affine.KINDS, right)
     poses = dict.fromkeys((*POSE_NAMES, "slant"), 0.5)
@@ -42,5 +42,5 @@ def figures(name, part, right=0.9):
 
 
 def results(name, parts, seeds=3, right=0.9):
-    """{part: the figures of each seed}, as `table` and `draw` want them."""
+    """Return {part: results of each seed}, as `table` and `draw` expect."""
     return {part: [figures(name, part, right)] * seeds for part in parts}

@@ -1,8 +1,8 @@
-"""Writes cupy_api.json: every name of the installed CuPy that strict_cupy.py may offer.
+"""Write cupy_api.json: every name of the installed CuPy that strict_cupy.py may offer.
 
-Run by hand (`python tests/make_cupy_api.py`) when the project moves to another CuPy. It needs CuPy
-but no GPU: names, signatures and docstrings can be read without one. A parameter list is stored
-as Python source, with `...` for a default that is not a literal.
+Run this script (`python tests/helpers/make_cupy_api.py`) when the project adopts another version of
+CuPy. It needs CuPy but no GPU, since names, signatures and docstrings can be read without one.
+Parameter lists are stored as Python source, with `...` for defaults that are not literals.
 """
 
 import ast
@@ -24,8 +24,8 @@ def read_api():
         "cupy": cupy.__version__,
         "functions": {},  # "linalg.norm" -> parameters
         "ufuncs": {},  # name -> [number of inputs, of outputs, does .at work]
-        "numpy": [],  # names that are the very objects of NumPy: dtypes, constants, ...
-        "others": [],  # classes, kernels, submodules: CuPy has them, the stand-in does not
+        "numpy": [],  # names of objects that are NumPy's own: dtypes, constants, ...
+        "others": [],  # classes, kernels, submodules, which the stand-in does not have
         "synchronizing": [],  # functions and methods that say so in their docstrings
         "methods": {},  # of ndarray -> parameters, without self
         "attributes": [],  # of ndarray
@@ -67,12 +67,12 @@ def _resolve(module, dotted):
 
 
 def _public(module):
-    skipped = {"annotations", "np"}  # what a CuPy module imports for itself
+    skipped = {"annotations", "np"}  # imported by a CuPy module for its own use
     return [n for n in dir(module) if not n.startswith("_") and n not in skipped]
 
 
 def _same(thing, other):
-    """Tell whether NumPy has the same object, or an equal number, under this name."""
+    """Return True if NumPy has the same object, or an equal number, under this name."""
     number = isinstance(thing, float) and isinstance(other, float)
     return thing is other or (number and (thing == other or thing != thing))
 

@@ -1,4 +1,4 @@
-"""Files as a user may bring them: pictures, and arrays in an .npz; and what is made of them."""
+"""Custom files of a user: images, and arrays in an .npz file, and the results from them."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def noise(seed, *shape, high=256):
 
 
 def saved(name, picture):
-    """Write a picture (C, H, W) as a PNG; return its path."""
+    """Write an image (C, H, W) as a PNG; return its path."""
     Path(name).parent.mkdir(parents=True, exist_ok=True)
     write_picture(name, picture)
     return name
@@ -45,6 +45,6 @@ def refusal(path, **options):
 
 
 def all_of(data):
-    """Every picture's bytes by its name, from both parts."""
+    """Return the bytes of every image by its name, from both parts."""
     parts = (data.train, data.test)
     return {n: (i, k) for p in parts for n, i, k in zip(p.names, p.images, p.labels, strict=True)}

@@ -1,4 +1,4 @@
-"""What the tests of several routings share: votes, gradients, comparisons, edges."""
+"""Helpers shared by the tests of several routings: votes, gradients, comparisons, edge cases."""
 
 import functools
 
@@ -48,7 +48,7 @@ def differentiate(function, *arrays, **options):
 
 
 def assert_same(a, b, tolerance=1e-10):
-    """Assert that two answers of `differentiate` are equal in everything."""
+    """Assert that two results of `differentiate` are equal in all parts."""
     (routed_a, gradients_a), (routed_b, gradients_b) = a, b
     for x, y in zip(routed_a, routed_b, strict=True):
         np.testing.assert_allclose(x.data, y.data, rtol=tolerance, atol=tolerance)
@@ -57,7 +57,7 @@ def assert_same(a, b, tolerance=1e-10):
 
 
 def couple_one_by_one(logits, orphans=False, windows=None):
-    """e^b / Σ e^b over the parents of each child, found by going through all windows.
+    """Return e^b / Σ e^b over the parents of each child, found by iterating over all windows.
 
     logits (B, I, J), or (B·P·Q, I, J) in windows.
     """
@@ -72,7 +72,7 @@ def couple_one_by_one(logits, orphans=False, windows=None):
 
 
 def child_of(n, i, windows):
-    """Name the child that is the i-th of row n: its sample, position and type."""
+    """Return the sample, position and type of the i-th child in row n."""
     if windows is None:
         return n, i
     p, q = windows.grid

@@ -1,19 +1,19 @@
-"""A stand-in for CuPy that needs no GPU and forgives nothing: NumPy inside, CuPy's rules outside.
+"""A strict stand-in for CuPy that needs no GPU: NumPy inside, CuPy's rules outside.
 
-`cupy` below is a module to put into sys.modules["cupy"] (the fixture `strict_cupy` does it). Its
-arrays hide a NumPy array and behave like CuPy's where code written on a CPU goes wrong: no silent
-conversion to NumPy, no mixed operands, 0-d arrays instead of scalars, only the names and keywords
-of the CuPy recorded in cupy_api.json, indices that wrap, no floating-point warnings.
+`cupy` below is a module for sys.modules["cupy"] (the fixture `strict_cupy` installs it). Its arrays
+wrap NumPy arrays and behave like CuPy's where code written for a CPU fails: no silent conversion to
+NumPy, no mixed operands, 0-d arrays instead of scalars, only the names and keywords of the CuPy
+recorded in cupy_api.json, indices that wrap, and no floating-point warnings.
 `cupy.host_syncs` counts, by name, the calls that make the host wait for the device, and
-`cupy.host_copies` those that copy an array of the host to the device (numbers go with a launch).
+`cupy.host_copies` those that copy a host array to the device (numbers are passed with a launch).
 
-Where the rules come from: cupy/_core/core.pyx, _kernel.pyx and _routines_indexing.pyx of that
-CuPy. Its type promotion is NumPy 2's (checked for all ufuncs on all real dtypes: only sign of a
-boolean differs). Stricter than CuPy, on purpose:
+The rules are taken from cupy/_core/core.pyx, _kernel.pyx and _routines_indexing.pyx of that CuPy.
+Its type promotion is that of NumPy 2 (checked for all ufuncs on all real dtypes; only sign of a
+boolean differs). The stand-in is deliberately stricter than CuPy:
 - np.exp(x) and np.sum(x) of a device array raise (CuPy runs its own function);
-- NumPy arrays enter only as indices and where arrays are made (some CuPy functions take more);
+- NumPy arrays are allowed only as indices and to create arrays (some CuPy functions accept more);
 - flags cannot be written (CuPy accepts x.flags.writeable = False and ignores it);
-- x == y takes arrays and numbers only; what `empty` returns is full of NaN.
+- x == y takes only arrays and numbers, and `empty` returns arrays full of NaN.
 """
 
 import inspect
@@ -41,12 +41,12 @@ SYNCHRONIZING = {*API["synchronizing"], "argwhere"} - {"where"}  # where(c, x, y
 
 
 def _sync(name):
-    """Note that the host waits for the device here."""
+    """Record that the host waits for the device here."""
     cupy.host_syncs[name] += 1
 
 
 def _copied(name):
-    """Note that an array goes from the host to the device here."""
+    """Record that an array is copied from the host to the device here."""
     cupy.host_copies[name] += 1
 
 
@@ -56,11 +56,11 @@ def _not_emulated(name):
     )
 
 
-# --- Calls: hold them against CuPy's parameters, unwrap, compute, wrap ---------------------------
+# --- Calls: check them against CuPy's parameters, unwrap, compute, wrap --------------------------
 
 
 def _unwrap(value):
-    """Return the NumPy side of an argument; refuse NumPy arrays as CuPy does."""
+    """Return the NumPy value of an argument; reject NumPy arrays as CuPy does."""
     if isinstance(value, ndarray):
         return value._host
     if isinstance(value, np.ndarray):
@@ -71,7 +71,7 @@ def _unwrap(value):
 
 
 def _wrap(value, sources=(), keep_layout=False):
-    """Return a result as device arrays; an input that came back is that input again.
+    """Return a result as device arrays; an input that was returned stays the same object.
 
     New arrays are C-contiguous in CuPy (NumPy's follow the inputs); views keep their strides.
     """
@@ -95,7 +95,7 @@ def _wrap(value, sources=(), keep_layout=False):
 
 
 def _device_arrays(values):
-    """Return the device arrays among `values`, also those inside lists and tuples."""
+    """Return the device arrays among `values`, including those inside lists and tuples."""
     nested = [a for v in values if isinstance(v, list | tuple) for a in _device_arrays(v)]
     return [v for v in values if isinstance(v, ndarray)] + nested
 
@@ -115,10 +115,10 @@ def _signature(parameters):
 
 
 def _bind(name, signature, args, keywords):
-    """Hold a call against CuPy's signature; return the arguments for NumPy's function.
+    """Check a call against CuPy's signature; return the arguments for NumPy's function.
 
-    What must be given goes by position and the rest by name: names of the first and positions of
-    the second differ between the two libraries.
+    Required arguments are passed by position and the others by name, because the names of the
+    former and the positions of the latter differ between the two libraries.
     """
     try:
         bound = signature.bind(*args, **keywords).arguments
@@ -138,7 +138,7 @@ def _bind(name, signature, args, keywords):
         if key in ARRAY_PARAMETERS and name not in TAKES_NUMBERS | MAKES_ARRAYS:
             _demand_array(name, value)
         elif key in ("tup", "args") and not isinstance(value, ndarray):
-            for item in value:  # what is joined, or multiplied by matmul
+            for item in value:  # arrays to be joined, or multiplied by matmul
                 _demand_array(name, item)
         elif key == "repeats" and isinstance(value, ndarray):
             _sync("repeat")
@@ -153,7 +153,7 @@ def _demand_array(name, value):
 
 
 def _function(name):
-    """Make the function of this name: CuPy's signature, NumPy's mathematics."""
+    """Return the function of this name, with CuPy's signature and NumPy's computation."""
     signature = _signature(API["functions"][name])
 
     def function(*args, **keywords):
@@ -176,7 +176,7 @@ def _function(name):
 
 
 class Flags(NamedTuple):
-    """Memory layout. There is no `writeable`: no CuPy array can be made read-only."""
+    """Memory layout. There is no `writeable`, because CuPy arrays cannot be made read-only."""
 
     c_contiguous: bool
     f_contiguous: bool
@@ -184,11 +184,11 @@ class Flags(NamedTuple):
 
 
 class ndarray:
-    """An array on the pretended device; `_host` is its memory, for this file alone."""
+    """An array on the simulated device; `_host` is its memory, used only in this file."""
 
     __slots__ = ("__weakref__", "_host")
     __hash__ = None
-    __array_ufunc__ = None  # so that the operators of NumPy's arrays and scalars ask this class
+    __array_ufunc__ = None  # so that operators of NumPy's arrays and scalars defer to this class
 
     def __init__(self, shape, dtype=float, memptr=None, strides=None, order="C"):
         if memptr is not None or strides is not None:
@@ -213,7 +213,7 @@ class ndarray:
 
     @property
     def base(self):
-        """The array this is a view of; as in CuPy, what as_strided makes does not tell."""
+        """The array of which this is a view; unknown for results of as_strided, as in CuPy."""
         host = self._host.base
         return _wrap(host, [self]) if isinstance(host, np.ndarray) else None
 
@@ -280,7 +280,7 @@ class ndarray:
 
 
 def _index(array, key):
-    """Return the key for NumPy and whether it holds arrays; integers in arrays wrap silently."""
+    """Return the key for NumPy and whether it has arrays, in which integers wrap silently."""
     items = [_index_item(k) for k in (key if isinstance(key, tuple) else (key,))]
     if not any(isinstance(k, np.ndarray) for k in items):
         return tuple(items), False
@@ -308,14 +308,14 @@ def _index_item(k):
 
 
 def _axes_of(k):
-    """How many axes this part of an index consumes."""
+    """Return the number of axes that this part of an index consumes."""
     if k is None or k is Ellipsis:
         return 0
     return k.ndim if isinstance(k, np.ndarray) and k.dtype == bool else 1
 
 
 def _method(name):
-    """Make the method of this name, with CuPy's signature."""
+    """Return the method of this name, with CuPy's signature."""
     signature = _signature(API["methods"][name])
 
     def call(host, *args, **keywords):
@@ -338,7 +338,7 @@ def _operate(operation, left, right):
     for value in (left, right):
         if not isinstance(value, (ndarray, *NUMBERS)):
             if getattr(value, "__array_ufunc__", True) is None:
-                return NotImplemented  # such as a Tensor, which knows how to take an array
+                return NotImplemented  # such as a Tensor, which can handle an array
             raise TypeError(f"Unsupported type {type(value)}")
     return _run(operation, [left, right])
 
@@ -385,7 +385,7 @@ def _complete_ndarray():
 
 
 class ufunc:
-    """A universal function: `out`, `dtype` and `casting` are all that CuPy's accept."""
+    """A universal function, which accepts only `out`, `dtype` and `casting`, as in CuPy."""
 
     def __init__(self, name, nin, nout, at_works):
         self.name, self.nin, self.nout, self.at_works = name, nin, nout, at_works
@@ -406,7 +406,7 @@ class ufunc:
         return _run(getattr(np, self.name), args, named)
 
     def at(self, a, indices, b=None):
-        """In place a[indices] = self(a[indices], b), repeated indices included."""
+        """Set a[indices] = self(a[indices], b) in place, including repeated indices."""
         if not self.at_works:
             raise NotImplementedError(f"`cupy_{self.name}.at` is not supported yet")
         _demand_array(f"{self.name}.at", a)
@@ -418,7 +418,7 @@ class ufunc:
             getattr(np, self.name).at(a._host, key, values)
 
     def reduce(self, array, axis=0, dtype=None, out=None, keepdims=False):
-        """Fold along an axis: CuPy has add.reduce and multiply.reduce, and no other."""
+        """Reduce along an axis; CuPy has only add.reduce and multiply.reduce."""
         method = {"add": "sum", "multiply": "prod"}.get(self.name)
         if method is None:
             raise NotImplementedError(f"`cupy_{self.name}.reduce` is not supported yet")
@@ -429,7 +429,7 @@ class ufunc:
 
 
 def _array_maker(name):
-    """array, asarray and the like: they take NumPy arrays, and never share memory with them."""
+    """Return array, asarray etc., which accept NumPy arrays but never share memory with them."""
     signature = _signature(API["functions"][name])
 
     def make(*args, **keywords):
@@ -446,7 +446,7 @@ def _array_maker(name):
 
 
 def _uninitialised(name):
-    """empty and empty_like: the content is anything, here what spoils every result."""
+    """Return empty and empty_like, whose arbitrary contents are values that spoil every result."""
     make = _function(name)
 
     def empty(*args, **keywords):
@@ -487,7 +487,7 @@ def sliding_window_view(x, window_shape, axis=None, **keywords):
 
 
 class _Space(ModuleType):
-    """A module that explains what it lacks."""
+    """A module that explains which names are missing."""
 
     def __getattr__(self, name):
         full = f"{self.__name__}.{name}".removeprefix("cupy.")

@@ -1,4 +1,4 @@
-"""Short names for what every room's tests repeat: numbers, tensors, and their gradients."""
+"""Helpers shared by the tests of all rooms: random numbers, tensors and their gradients."""
 
 import gc
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from minicaps import Tensor
 
 
 def draw(*shape, seed=0):
-    """Standard normal numbers."""
+    """Draw standard normal numbers."""
     return np.array(np.random.default_rng(seed).normal(size=shape))
 
 
@@ -18,7 +18,7 @@ def leaf(data, dtype=np.float64):
 
 
 def differentiate(function, arrays, cotangent=None, **options):
-    """The value of function(*arrays) and the gradients for a cotangent, by default a random one."""
+    """Return function(*arrays) and the gradients for a cotangent, which is random by default."""
     tensors = [Tensor(a, requires_grad=True) for a in arrays]
     y = function(*tensors, **options)
     cotangent = draw(*y.shape, seed=1) if cotangent is None else cotangent
@@ -28,7 +28,7 @@ def differentiate(function, arrays, cotangent=None, **options):
 
 @contextmanager
 def collector_off():
-    """Only reference counts free memory; a collection would look at what is made inside, alone."""
+    """Let only reference counts free memory; a collection would see only objects made inside."""
     gc.disable()
     gc.freeze()
     try:

@@ -1,15 +1,15 @@
-"""Which parameters of a test the fast set leaves to the slow one."""
+"""Selection of the test parameters that run only in the slow set."""
 
 import pytest
 
 
 def thinned(values, fast=1):
-    """Values of an argument: all but the first `fast`, or but those in `fast`, are marked slow."""
+    """Mark values of an argument as slow, except the first `fast` or those in `fast`."""
     return _thinned([(value,) for value in values], fast if _is_int(fast) else [(v,) for v in fast])
 
 
 def thinned_rows(rows, fast=1):
-    """The same for rows of values, of several arguments."""
+    """Do the same for rows of values of several arguments."""
     return _thinned(list(rows), fast)
 
 

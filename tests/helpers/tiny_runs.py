@@ -1,6 +1,6 @@
-"""Runs of the trainer that take a moment, for the tests: short names for what they repeat.
+"""Helpers for tests that train: runs that take only a moment.
 
-Forty drawn pictures, thirty to test on, and a network much smaller than `small` in its place.
+They use forty drawn images, thirty test images, and a network much smaller than `small`.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from commands import environment, said_by
 from minicaps.runs import checkpoint
 from minicaps.train import __main__ as train
 
-# 36 training pictures in 5 batches, the last of 4, and 4 for validation
+# 36 training images in 5 batches, the last of 4, and 4 for validation
 TINY = ["--limit", "40", "--batch-size", "8", "--epochs", "1", "--device", "cpu", "--quiet"]
 NETWORK = {
     "convolutions": ((4, 5, 2),),
@@ -58,14 +58,14 @@ def start(*arguments, code=TINY_PROCESS, **keywords):
 
 
 def finish(process):
-    """Wait for a process; return its exit code and what it wrote. A traceback is a failure."""
+    """Wait for a process; return its exit code and output. A traceback is a failure."""
     out, err = process.communicate(timeout=600)
     assert "Traceback" not in err and "Exception ignored" not in err, err
     return process.returncode, out, err
 
 
 def saved(folder, name="last.npz"):
-    """The arrays and the meta of a run's checkpoint."""
+    """Return the arrays and the metadata of a run's checkpoint."""
     return checkpoint.load(Path(folder) / name)
 
 
@@ -82,12 +82,12 @@ def summary(folder):
 
 
 def same(one, other):
-    """Tell whether two dictionaries of arrays are bit-equal."""
+    """Return True if two dictionaries of arrays are bit-identical."""
     return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
 
 
 def assert_equal_runs(one, other):
-    """Parameters and optimiser are bit-equal, and all that was measured but the time."""
+    """Check that parameters, optimizer and all measurements except times are bit-identical."""
     assert same(saved(one)[0], saved(other)[0])
     rows = [history(folder) for folder in (one, other)]
     for row in (*rows[0], *rows[1]):
@@ -98,28 +98,28 @@ def assert_equal_runs(one, other):
 
 
 def refused(capsys, *arguments, code):
-    """Run the command, which must refuse; return what it said, which is no traceback."""
+    """Run a command that must fail without a traceback; return its message."""
     said = said_by(capsys, train.main, *arguments, code=code)
     assert said.out == ""
     return said.err
 
 
 def edit(path, change):
-    """Change the meta of a checkpoint."""
+    """Change the metadata of a checkpoint."""
     arrays, meta = checkpoint.load(path)
     change(meta)
     checkpoint.save(path, arrays, meta)
 
 
 def fill(path, name, value):
-    """Set all numbers of an array of a checkpoint."""
+    """Set all values of an array in a checkpoint."""
     arrays, meta = checkpoint.load(path)
     arrays[name][...] = value
     checkpoint.save(path, arrays, meta)
 
 
 def send_in_call(monkeypatch, owner, name, call, number=signal.SIGINT):
-    """Send this process a signal in the given call (1, 2, …) of a function."""
+    """Send this process a signal during the given call (1, 2, …) of a function."""
     function, calls = getattr(owner, name), itertools.count(1)
 
     def sending(*args, **keywords):
@@ -132,7 +132,7 @@ def send_in_call(monkeypatch, owner, name, call, number=signal.SIGINT):
 
 @contextmanager
 def ordinary_user():
-    """Root may write anywhere; in the block this process is the user nobody."""
+    """Run as the user nobody inside this block, since root may write anywhere."""
     root = os.geteuid() == 0
     if root:
         os.seteuid(65534)

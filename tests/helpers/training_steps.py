@@ -1,4 +1,4 @@
-"""One whole training step of a small network, on any device."""
+"""One complete training step of a small network, on any device."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def make_batch(dtype=np.float32, device="cpu"):
 
 
 def step(model, optimizer, images, labels, clip=0.1):
-    """Do what one step of training does; return the loss and the norm of the gradient."""
+    """Perform one training step; return the loss and the norm of the gradient."""
     routed = model(Tensor(images))
     drawn = model.reconstruct(routed.poses, labels)
     loss = ops.margin_loss(routed.activations, labels) + ops.reconstruction_loss(drawn, images)

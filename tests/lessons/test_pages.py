@@ -391,17 +391,17 @@ def test_each_kind_of_artist_is_compared(draw):
         ("is\n\n$$\nq(x)", "is\n$$\nq(x)", "blank line"),
         (r"and $\mathbf y_i$", r"and $\mathbf y_i", "without its partner"),
         (r"and $\mathbf y_i$", r"and $\mathbf y_i$s", "touches"),
-        ("## Summary", "## Summary of $x$", "no maths in a heading"),
+        ("## Summary", "## Summary of $x$", "a heading must not contain math"),
         ("(7.2)", "(7.3)", "(7.3) should be (7.2)"),
         ("prediction, by (7.1)", "prediction, by (7.9)", "no equation (7.9)"),
         ("x**2                                        # (7.1)", "x**2  # (7.3)", "(7.3)"),
         ("prediction, by (7.1)", "prediction, by (99.1)", "no equation (99.1)"),
         ("![A parabola that rises from the origin to four at x = 2.]", "![It.]", "alt text"),
         ("(figures/07_made.png)", "(figures/07_other.png)", "does not exist"),
-        ("import numpy as np", "import numpy as np, scipy", "imports no scipy"),
+        ("import numpy as np", "import numpy as np, scipy", "must not import scipy"),
         ("- **You need** nothing.\n", "", "You need"),
         ("\n1. What is", "\n2. What is", "have solutions"),
-        ("The package has", "Obviously the package has", "helps nobody"),
+        ("The package has", "Obviously the package has", "does not help"),
     ],
 )
 def test_an_ill_formed_page_fails_and_names_the_line(made, old, new, message):
@@ -417,14 +417,14 @@ def test_an_ill_formed_page_fails_and_names_the_line(made, old, new, message):
 def test_a_prediction_without_an_answer_is_ill_formed(made):
     change(made, "the right prediction", "right")
     line = made.read_text().split("**Predict first")[0].count("\n") + 1
-    message = "the text never answers the prediction by that word"
+    message = "the text never mentions the prediction by that word"
     assert f"07_made.md:{line}: {message}" in lesson_rules.problems(made)
 
 
 def test_the_made_page_is_wrong_only_in_its_size(made):
     wrong = [text for text in lesson_rules.problems(made) if "a lesson has" not in text]
     assert [text.split(": ", 1)[1] for text in wrong] == [
-        "exercises should be numbered from 1 and be 3 to 5, not ['1']",
+        "there should be 3 to 5 exercises, numbered from 1, not ['1']",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The fast paths give the numbers of the plain ones, at the sizes they are made for."""
+"""The fast paths give the results of the plain ones at the sizes for which they are designed."""
 
 from unittest.mock import patch
 
@@ -24,7 +24,7 @@ def assert_close(found, exact, dtype):
 
 @pytest.fixture(scope="module")
 def second_layer():
-    """Two images for the second convolution of CapsNet, and what is right, in float64."""
+    """Return two images for CapsNet's second convolution, and the correct result in float64."""
     rng = np.random.default_rng(0)
     x = np.maximum(rng.normal(size=(2, 256, 20, 20)), 0)
     w = rng.normal(size=(256, 256, 9, 9)) / 144
@@ -71,8 +71,8 @@ def losses(dtype, steps=50, batch=32):
         yield loss.item()
 
 
-# With larger steps a difference of 1e-6 between two runs in float32 can grow to 4e-3, plain or not,
-# where it turns a ReLU.
+# With larger steps, a difference of 1e-6 between two float32 runs can grow to 4e-3, plain or not,
+# if it switches a ReLU.
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1e-3), (np.float64, 1e-10)])
 def test_fifty_steps_have_the_losses_of_the_plain_path(dtype, limit):
@@ -84,14 +84,14 @@ def test_fifty_steps_have_the_losses_of_the_plain_path(dtype, limit):
         patch.object(capsules, "make_votes", make_votes_plain),
     ):
         plain = list(losses(dtype))
-    assert fast != plain  # else the plain path was not taken
+    assert fast != plain  # otherwise the plain path was not used
     np.testing.assert_allclose(fast, plain, rtol=limit)
     assert fast[-1] < 0.7 * fast[0]
 
 
 @each_dtype
 def test_where_a_kernel_sees_nothing_its_output_is_zero(dtype):
-    """ReLU has no slope there, and would let half of the rounding errors by."""
+    """ReLU has no slope there and would pass half of the rounding errors."""
     rng = np.random.default_rng(0)
     x, w = np.zeros((2, 3, 20, 20), dtype), rng.normal(size=(4, 3, 5, 5)).astype(dtype)
     x[0, :, 12:, 12:] = rng.normal(size=(3, 8, 8))

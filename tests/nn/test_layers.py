@@ -1,4 +1,4 @@
-"""Layers: values, gradients of inputs and parameters, initial values."""
+"""Layers: values, gradients of inputs and parameters, and initial values."""
 
 import math
 
@@ -111,7 +111,7 @@ def test_dropout_changes_nothing_in_evaluation_or_at_rate_0():
 
 
 class Again(Module):
-    """A layer that draws the same numbers at every call."""
+    """Return a layer that draws the same numbers at every call."""
 
     def __init__(self, layer):
         self.layer = layer
@@ -127,7 +127,7 @@ def test_dropout_s_gradient():
 
 @pytest.mark.parametrize("rate", [-0.1, 1, 50, float("nan")])
 def test_a_wrong_rate_is_refused(rate):
-    with pytest.raises(ValueError, match=f"from 0 to below 1, not {rate}"):
+    with pytest.raises(ValueError, match=f"at least 0 and less than 1, not {rate}"):
         Dropout(rate)
 
 
@@ -210,7 +210,7 @@ def test_batch_norm_learns_nothing_from_no_samples():
 
 @pytest.mark.parametrize("shape", [(2, 4, 3, 3), (2, 1, 3, 3), (2, 3)])
 def test_batch_norm_refuses_other_channels(shape):
-    with pytest.raises(ValueError, match=r"batch norm wants \(B, 3, H, W\), not"):
+    with pytest.raises(ValueError, match=r"batch norm needs \(B, 3, H, W\), not"):
         BatchNorm2d(3)(Tensor(np.zeros(shape)))
 
 
@@ -232,7 +232,7 @@ def test_batch_norm_is_the_same_on_the_device(strict_cupy):
 
 
 def pass_through(channels, types, size):
-    """Primary capsules whose convolution changes nothing and whose squash is none."""
+    """Return primary capsules with an identity convolution and without squash."""
     layer = PrimaryCaps(channels, types, size, 1, rng(), stride=1, squash="none")
     layer.conv.weight.data[...] = np.eye(channels)[:, :, None, None]
     return layer
@@ -333,7 +333,7 @@ def test_the_order_of_children_is_nothing_to_shared_capsules():
 
 
 def agreement_in_windows(u, weight, kernel, stride, iterations):
-    """The paper's routing, capsule by capsule, for parents that see windows of a grid of children.
+    """Apply the paper's routing, capsule by capsule, to windows of a grid of children.
 
     u (H, W, T, N), weight (K·K·T, J, N, D) -> poses (P, Q, J, D), couplings (P, Q, K·K·T, J).
     """
@@ -408,7 +408,7 @@ def test_convolutional_capsules_of_one_position_are_dense_at_each():
 def test_what_moves_in_the_grid_moves_in_the_parents(stride):
     layer = ConvCaps((2, 2), (3, 4), 3, rng(), stride=stride).astype(np.float64)
     u = np.zeros((1, 12, 12, 2, 2))
-    u[:, 4:6, 4:6] = draw(1, 2, 2, 2, 2, seed=1)  # so far inside that no window is missing
+    u[:, 4:6, 4:6] = draw(1, 2, 2, 2, 2, seed=1)  # far enough inside to be in all windows
     moved = np.roll(u, (stride, 2 * stride), axis=(1, 2))
     poses, there = layer(Tensor(u)).poses.data, layer(Tensor(moved)).poses.data
     assert abs(poses).max() > 1e-3
@@ -416,7 +416,7 @@ def test_what_moves_in_the_grid_moves_in_the_parents(stride):
 
 
 def routed_layers(routing, **options):
-    """Yield a small layer of each kind with that routing, and children for it."""
+    """Yield a small layer of each kind with the given routing, and children for it."""
     options = {"routing": routing, **options}
     yield DenseCaps((5, 2), (3, 4), rng(), **options), draw(2, 5, 2, seed=1)
     yield SharedCaps(2, (3, 4), rng(), children=5, **options), draw(2, 5, 2, seed=1)
@@ -424,7 +424,7 @@ def routed_layers(routing, **options):
 
 
 def set_logits(layer):
-    """Give trained couplings logits that are not all zero."""
+    """Give learned couplings logits that are not all zero."""
     if layer.routing.logits is not None:
         layer.routing.logits.data[...] = draw(*layer.routing.logits.shape, seed=5)
 
@@ -510,15 +510,15 @@ MAKERS = {
     ("options", "message"),
     [
         ({"routing": "em"}, "unknown routing 'em': choose agreement, .*learned"),
-        ({"iteration": 3}, "iteration: no option of agreement routing, which has gradient,"),
-        ({"history": [], "orphans": True}, "history, orphans: no option of agreement routing"),
-        ({"routing": "distance", "update": "recompute"}, "update: no option of distance routing"),
+        ({"iteration": 3}, "agreement routing has no option iteration: choose from gradient,"),
+        ({"history": [], "orphans": True}, "agreement routing has no option history, orphans"),
+        ({"routing": "distance", "update": "recompute"}, "distance routing has no option update"),
         ({"iterations": 0}, "at least 1 iteration, not 0"),
         ({"update": "average"}, "unknown update 'average': choose accumulate"),
         ({"squash": "cube"}, "unknown squash 'cube': choose paper"),
         (
             {"routing": "learned", "iterations": 3, "gradient": "stop"},
-            "gradient, iterations: no option of learned routing, which has squash",
+            "learned routing has no option gradient, iterations: choose from squash",
         ),
         ({"routing": "learned", "squash": "cube"}, "unknown squash 'cube'"),
     ],
@@ -545,7 +545,7 @@ def test_learned_couplings_are_for_so_many_children():
     ("shape", "message"),
     [
         ((1, 1, 3, 2, 2), "a 2×2 window does not fit into images of 1×3"),
-        ((1, 3, 3, 4, 2), r"do not fit: \(4, 16, 2\), \(8, 3, 2, 4\)"),
+        ((1, 3, 3, 4, 2), r"do not match: \(4, 16, 2\), \(8, 3, 2, 4\)"),
     ],
 )
 def test_convolutional_capsules_refuse_other_grids(shape, message):
@@ -636,7 +636,7 @@ def test_the_first_sum_of_dense_capsules_is_as_long_as_one_child(shape):
 
 
 def units(*shape):
-    """Random children of length one."""
+    """Draw random children of length 1."""
     u = draw(*shape, seed=1)
     return (u / np.linalg.norm(u, axis=-1, keepdims=True)).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Matrix capsules: votes, windows, coordinates, the network."""
+"""Matrix capsules: votes, windows, coordinates and the network."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ GRID = Tensor(POSES), Tensor(ACTIVATIONS)
 
 
 def in_float64(layer, seed=1):
-    """Give all parameters random values of double precision."""
+    """Give all parameters random values in double precision."""
     rng = np.random.default_rng(seed)
     for p in layer.astype(np.float64).parameters():
         p.data = rng.normal(size=p.shape) * 0.5
@@ -73,7 +73,7 @@ def test_windows_that_share_no_child_are_routed_alone():
 
 
 def test_windows_compete_for_the_children_they_share():
-    """Routing each window alone, a known pitfall, gives another answer."""
+    """Routing each window alone, a known pitfall, gives a different result."""
     layer = in_float64(MatrixConvCaps(3, 4, 2, RNG, stride=1))
     whole = layer(*GRID)
     alone = layer(Tensor(POSES[:, :2, :2]), Tensor(ACTIVATIONS[:, :2, :2]))
@@ -107,7 +107,7 @@ def test_gradients_of_class_capsules():
 
 
 def check_layer(layer, poses, activations):
-    """Central differences of a layer in its inputs and its parameters."""
+    """Check the gradients of a layer's inputs and parameters against central differences."""
 
     def function(poses, activations, *parameters):
         layer.weight, layer.beta_u, layer.beta_a = parameters
@@ -166,7 +166,7 @@ def test_a_fresh_network_is_neither_dead_nor_saturated_and_learns():
 def test_wrong_options_are_refused_when_the_network_is_built():
     for option, message in [
         ({"iterations": 0}, "at least 1 iteration"),
-        ({"gradient": "implicit"}, "unrolled and stop"),
+        ({"gradient": "implicit"}, "unrolled or stop"),
         ({"step": "gmm"}, "does not use activations"),
         ({"preset": "large"}, "unknown preset"),
         ({"inverse_temperature": -1}, "positive and finite"),
@@ -210,7 +210,7 @@ def test_poses_and_activations_that_do_not_fit_are_refused(activations):
 def test_capsules_of_other_types_than_the_matrices_are_refused(types):
     poses = Tensor(np.ones((2, 5, 6, types, 4, 4)))
     for layer in (MatrixConvCaps(3, 4, 2, RNG), MatrixClassCaps(3, 4, RNG)):
-        with pytest.raises(ValueError, match=r"poses .* and matrices .* do not fit"):
+        with pytest.raises(ValueError, match=r"poses .* and matrices .* do not match"):
             layer(poses, Tensor(np.ones(poses.shape[:4])))
 
 
@@ -224,7 +224,7 @@ def test_capsules_of_other_types_than_the_matrices_are_refused(types):
     ],
 )
 def test_poses_and_matrices_that_do_not_fit_are_refused(poses, weight):
-    with pytest.raises(ValueError, match=r"poses .* and matrices .* do not fit"):
+    with pytest.raises(ValueError, match=r"poses .* and matrices .* do not match"):
         matrix_votes(Tensor(np.ones(poses)), Tensor(np.ones(weight)))
 
 

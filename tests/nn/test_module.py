@@ -1,4 +1,4 @@
-"""Modules: what they own, its names, copies, states and conversions."""
+"""Modules: their parameters and the names of these, copies, states and conversions."""
 
 import copy
 
@@ -19,7 +19,7 @@ class Leaf(Module):
         self.weight = parameter(np.full(shape, value, np.float32))
 
     def forward(self, x):
-        self.seen = x * self.weight  # what a module keeps of its work is not a parameter
+        self.seen = x * self.weight  # results that a module stores are not parameters
         return self.seen
 
 
@@ -102,7 +102,7 @@ def test_load_state_dict_takes_everything_and_shares_nothing():
     state = tree.state_dict()
     before = other.parameters()
     other.load_state_dict(state)
-    assert other.parameters() == before  # the same tensors: an optimiser goes on with them
+    assert other.parameters() == before  # the same tensors, so an optimizer remains valid
     for p, q in zip(tree.parameters(), other.parameters(), strict=True):
         np.testing.assert_array_equal(p.data, q.data)
     state["bias"][:] = 100
@@ -112,16 +112,16 @@ def test_load_state_dict_takes_everything_and_shares_nothing():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.pop("bias"), "^the state lacks bias$"),
-        (lambda s: (s.pop("bias"), s.pop("scale")), "^the state lacks bias, scale$"),
-        (lambda s: s.update(more=s["bias"]), "^the state has more, which this model has not$"),
+        (lambda s: s.pop("bias"), "^the state is missing bias$"),
+        (lambda s: (s.pop("bias"), s.pop("scale")), "^the state is missing bias, scale$"),
+        (lambda s: s.update(more=s["bias"]), "^the state has more, which this model lacks$"),
         (
             lambda s: s.update(bias=s["bias"][:1]),
-            r"^bias is \(1,\) float32 in the state and \(2,\) float32 in this model$",
+            r"^bias is \(1,\) float32 in the state but \(2,\) float32 in this model$",
         ),
         (
             lambda s: s.update(bias=s["bias"].astype(float)),
-            r"^bias is \(2,\) float64 in the state and \(2,\) float32 in this model$",
+            r"^bias is \(2,\) float64 in the state but \(2,\) float32 in this model$",
         ),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_state_that_does_not_fit_is_refused_and_nothing_changed(change, messag
 
 
 def layouts(model):
-    """Return the axes longer than 1 of every parameter in the order of memory, slowest first."""
+    """Return the axes longer than 1 of every parameter in memory order, slowest first."""
     return [
         sorted((a for a in range(p.ndim) if p.shape[a] > 1), key=lambda a: -p.data.strides[a])
         for p in model.parameters()
@@ -185,7 +185,7 @@ def test_to_moves_every_parameter_there_and_back(strict_cupy):
 
 
 class Counter(Module):
-    """Counts how often it was called, in its state."""
+    """A module that counts its calls in its state."""
 
     buffers = ("calls",)
 
@@ -246,10 +246,10 @@ def test_buffers_are_loaded_converted_and_moved(strict_cupy):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.pop("own.calls"), "^the state lacks own.calls$"),
+        (lambda s: s.pop("own.calls"), "^the state is missing own.calls$"),
         (
             lambda s: s.update({"more.0.calls": np.zeros(3, np.float32)}),
-            r"^more.0.calls is \(3,\) float32 in the state and \(2,\) float32 in this model$",
+            r"^more.0.calls is \(3,\) float32 in the state but \(2,\) float32 in this model$",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""What every op promises besides the right gradient, held over the table of gradient cases."""
+"""Guarantees of every op besides a correct gradient, checked for all gradient cases."""
 
 import gc
 
@@ -31,7 +31,7 @@ def test_precision_is_kept(case):
 
 
 def test_inputs_and_cotangents_are_only_read(case):
-    """A cotangent that repeats one number in memory does, too."""
+    """This also holds for a cotangent that repeats one number in memory."""
     function, arrays = build(case)
     for a in arrays:
         a.flags.writeable = False

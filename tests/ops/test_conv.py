@@ -1,4 +1,4 @@
-"""Convolution and pooling: against SciPy, a plain loop, and the plain twin."""
+"""Convolution and pooling, compared with SciPy, a plain loop and the plain version."""
 
 from unittest.mock import patch
 
@@ -12,14 +12,14 @@ from tensors import differentiate
 from minicaps import Tensor, ops
 from minicaps.ops import conv, fourier
 
-SPECTRA = "worthwhile", lambda image, kernel, stride: len(image) > 0  # else: by patches
+SPECTRA = "worthwhile", lambda image, kernel, stride: len(image) > 0  # otherwise by patches
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 
 @st.composite
 def convolutions(draw):
-    """Return images, kernels, bias, options, a context that fixes the method."""
+    """Return images, kernels, bias, options, and a context that forces the method."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     size = st.integers(1, 4)
     b, c, o, k, m = draw(st.integers(0, 4)), draw(size), draw(size), draw(size), draw(size)
@@ -84,7 +84,7 @@ def test_spectra_lose_no_precision(dtype):
 
 
 def test_spectra_are_chosen_where_they_save():
-    """The counts by hand, for 128 images of 20×20, 256 channels to 256, 9×9, stride 2."""
+    """Counts derived by hand for 128 images of 20×20, 256 to 256 channels, 9×9, stride 2."""
     sizes = (128, 20, 20, 256), (256, 9, 9, 256)
     # 4 frequencies are real, 48 are not and count three; 4 phases of 256 channels
     products = 3 * (4 + 3 * 48) * 128 * 1024 * 256

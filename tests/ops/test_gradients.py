@@ -1,4 +1,4 @@
-"""Every gradient against central differences, and every such check against a wrong gradient."""
+"""Check every gradient against central differences, and every check with a wrong gradient."""
 
 import importlib
 import pkgutil
@@ -22,7 +22,7 @@ OP_CASES = [case for case in CASES if case.op in REGISTRY]
 PLAIN = (2, 3)  # the shape where one is enough
 
 
-# --- Layouts: the same numbers, otherwise in memory ----------------------------------------------
+# --- Layouts: the same numbers, stored differently -----------------------------------------------
 
 
 def stepped(a, step):
@@ -41,7 +41,7 @@ LAYOUTS = {
 
 
 def with_broadcast_inputs(function, arrays):
-    """Give `function` views that repeat the first row, made inside the graph."""
+    """Pass `function` views that repeat the first row and are created inside the graph."""
     shapes = [a.shape for a in arrays]
     rows = [a[:1] if a.ndim else a for a in arrays]
 
@@ -53,7 +53,7 @@ def with_broadcast_inputs(function, arrays):
 
 
 def with_flipped_cotangent(function):
-    """Let the pullback receive its cotangent as a view with negative strides."""
+    """Pass the pullback its cotangent as a view with negative strides."""
 
     def flipped_function(*tensors):
         y = function(*tensors)
@@ -113,9 +113,9 @@ def test_every_function_of_ops_has_a_case():
 
 @contextmanager
 def watched_pullbacks(op, change=lambda position, gradient: gradient):
-    """Collect the positions of the arguments that get gradients from `op`; `change` these.
+    """Collect the positions of the arguments that get gradients from `op`, and `change` these.
 
-    Yields (positions that got one, positions that have one).
+    Yields (positions that received a gradient, positions that have one).
     """
     pull, got, have = graph._pull, set(), set()
 

@@ -1,7 +1,7 @@
-"""Every gradient case on the stand-in for a GPU: NumPy's numbers, nothing on the host, no waiting.
+"""Every gradient case on the stand-in for a GPU: NumPy's results, no host arrays, no waiting.
 
-Where an op may wait: indexing with booleans, whose result has a shape that only the device knows,
-and fixed points, of which only the device knows when they are found.
+Two kinds of op may wait, because only the device has the information: indexing with booleans needs
+the shape of the result, and fixed points need to know whether they have converged.
 """
 
 import numpy as np

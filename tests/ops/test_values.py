@@ -1,4 +1,4 @@
-"""Values of the ops: against NumPy, SciPy and numbers worked out by hand, and at the edges."""
+"""Values of the ops, compared with NumPy, SciPy and manual calculations, and edge cases."""
 
 import array
 import itertools
@@ -23,7 +23,7 @@ hypothetically = settings(max_examples=25, deadline=None, derandomize=True, data
 
 
 def gradient(function, data, dtype=np.float64):
-    """∂(sum of the values of `function`)/∂data."""
+    """Return ∂(sum of the values of `function`)/∂data."""
     x = leaf(data, dtype)
     function(x).sum().backward()
     assert x.grad.dtype == dtype
@@ -318,7 +318,7 @@ def test_matmul(shapes):
 
 @st.composite
 def subscripts(draw):
-    """Two or three operands, any output; each index has a size of its own."""
+    """Draw two or three operands and any output; every index has a different size."""
     letters = st.lists(st.sampled_from("abcd"), max_size=3, unique=True).map("".join)
     inputs = draw(st.lists(letters, min_size=1, max_size=3))
     used = sorted(set("".join(inputs)))
@@ -359,7 +359,7 @@ def test_einsum_refuses(subscripts, shapes, message):
 
 # --- Capsules ------------------------------------------------------------------------------------
 
-# kind -> g(n) and g'(n) as they are written on paper
+# kind -> g(n) and g'(n), written directly from the formulas
 CURVES = {
     "paper": (lambda n: n**2 / (1 + n**2), lambda n: 2 * n / (1 + n**2) ** 2),
     "half": (lambda n: n**2 / (0.5 + n**2), lambda n: n / (0.5 + n**2) ** 2),
@@ -372,7 +372,7 @@ KINDS = list(CURVES)
 
 
 def jacobian(function, x, dtype=np.float64):
-    """∂function(x)_i/∂x_j, row by row."""
+    """Return ∂function(x)_i/∂x_j, row by row."""
     rows = []
     for cotangent in np.eye(len(x), dtype=dtype):
         s = leaf(x, dtype)
@@ -418,7 +418,7 @@ def test_squash_at_the_zero_vector_is_exact(kind, dtype):
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_squash_of_huge_and_tiny_vectors(kind, dtype):
-    """Squares would overflow or vanish."""
+    """The squares of these values would overflow or underflow."""
     info = np.finfo(dtype)
     for n in (float(info.max) / 4, float(info.tiny) * 4):
         s = np.array([0.6, 0.8]) * n
@@ -523,7 +523,7 @@ def test_spread_loss_where_all_activations_are_equal_depends_on_the_margin_alone
         loss = ops.spread_loss(activations, np.array([3, 0]), margin=0.2)
         equal(loss, 9 * 0.2**2)
         loss.backward()
-        equal(activations.grad[0, 3], -9 * 0.2)  # it pushes even a dead network
+        equal(activations.grad[0, 3], -9 * 0.2)  # there is a gradient even for a dead network
         equal(activations.grad.sum(), 0)
 
 
@@ -574,7 +574,7 @@ def test_cross_entropies_of_large_logits(dtype):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_cross_entropies_where_a_class_is_impossible(dtype):
-    """A logit of −∞ says that the class cannot be: right where it is absent, it costs nothing."""
+    """A logit of −∞ rules out the class; it costs nothing if the class is in fact absent."""
     rtol = 2e-3 if dtype == np.float16 else 1e-6
     logits = leaf([[0, -np.inf, np.log(3)]], dtype)
     loss = ops.cross_entropy(logits, np.array([2]))
@@ -625,7 +625,7 @@ def test_labels_must_be_an_array(loss):
     )
 
 
-# --- Batches of none and of one ------------------------------------------------------------------
+# --- Batches of no samples and of one ------------------------------------------------------------
 
 IMAGES = {
     "conv2d": lambda x: ops.conv2d(x, Tensor(draw(2, 3, 3, 3)), padding=1),
@@ -655,7 +655,7 @@ IMAGES = {
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_samples_of_a_batch_are_treated_alone(name):
-    """A batch of none works, and three samples give what each gives as a batch of one."""
+    """An empty batch works, and three samples give the same results as three batches of one."""
     function, x = IMAGES[name], draw(3, 3, 6, 6)
     batch = leaf(x)
     together = function(batch)
@@ -682,7 +682,7 @@ def test_no_graph_means_no_protection():
     equal(y, [2])
 
 
-# --- Tails, edges and types that lose digits silently ------------------------------------------
+# --- Tails, edges, and dtypes that silently lose precision -------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -789,7 +789,7 @@ def test_any_sequence_is_an_index_and_repeats_add_up(index):
 def test_the_mean_of_nothing_has_a_gradient():
     nothing = Tensor(np.zeros((0, 3)), requires_grad=True)
     with np.errstate(invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy says that this mean is NaN
+        warnings.simplefilter("ignore")  # in NumPy, this mean is NaN
         ops.mean(nothing).backward()
     assert nothing.grad.shape == (0, 3)
 

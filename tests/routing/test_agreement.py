@@ -1,4 +1,4 @@
-"""Routings of vectors: what agreement computes, and what all of them promise."""
+"""Routings of vectors: the results of agreement, and the guarantees of all routings."""
 
 import gc
 import itertools
@@ -34,7 +34,7 @@ from minicaps.routing import (
 )
 
 KINDS = (*SQUASHES, "none")
-# Iterations of a routing, 1 only where the update is the default
+# Iterations of a routing, 1 only with the default update
 ROUNDS = [(r, n) for r in (1, 2, 3, 5) for n in ROUTES if r > 1 or "update" not in ROUTES[n][2]]
 
 each_name = pytest.mark.parametrize("name", ROUTES)
@@ -47,11 +47,11 @@ both = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
 
 
 def route(name, votes, **options):
-    """Route votes, an array, as `named` says."""
+    """Route an array of votes with the routing of `named`."""
     return named(name, **options)(Tensor(votes))
 
 
-# --- What agreement routing is -------------------------------------------------------------------
+# --- The definition of agreement routing ---------------------------------------------------------
 
 
 def route_one_by_one(votes, iterations, update, beta, orphans=False, windows=None):
@@ -99,7 +99,7 @@ def test_three_inputs_and_two_parents_by_hand(route, iterations, a, b):
     votes = np.stack([to_a, to_b], axis=1)[None].astype(float)
     poses = route(Tensor(votes), iterations=iterations).poses.data[0]
     np.testing.assert_allclose(poses, [(a, 0), (0, b)], atol=1e-6)
-    if iterations == 3:  # what a softmax over the children would give
+    if iterations == 3:  # the result of a softmax over the children
         assert abs(poses - [(0.5, 0), (0, 0.127390)]).max() > 0.05
 
 
@@ -112,7 +112,7 @@ def test_the_names_of_the_routings():
 
 
 def test_leaky_routing_takes_orphans_away():
-    """The child that agrees with nobody goes to the orphans; those that agree stay."""
+    """A child that agrees with no parent goes to the orphans; children that agree stay."""
     votes = np.ones((1, 6, 2, 3))
     votes[0, 5] = -2
     couplings = route("leaky", votes, iterations=5).couplings.data[0]
@@ -135,7 +135,7 @@ def test_a_larger_inverse_temperature_divides_more_sharply():
 
 
 def sharpness(name, iterations):
-    """How much of a child its largest parent gets, on average."""
+    """Return the average share of a child that its largest parent receives."""
     return route(name, draw(2, 5, 3, 4), iterations=iterations).couplings.data.max(axis=2).mean()
 
 
@@ -178,7 +178,7 @@ def test_it_is_an_equation_that_they_solve(name):
     np.testing.assert_allclose(couplings, expected, rtol=1e-11)
 
 
-# --- What all routings promise -------------------------------------------------------------------
+# --- Guarantees of all routings ------------------------------------------------------------------
 
 
 @both
@@ -225,7 +225,7 @@ def test_a_sample_is_routed_alone(name):
 
 @each_name
 def test_identical_starts_stay_identical_and_matrices_part_them(name):
-    """Where all parents get the same vote of a child, nothing can tell the parents apart."""
+    """If a child has the same vote for all parents, nothing distinguishes the parents."""
     u, weight = Tensor(draw(2, 6, 3)), draw(6, 1, 3, 4, seed=1)
     same, other = np.repeat(weight, 3, axis=1), draw(6, 3, 3, 4, seed=2)
     for iterations in (2, 3, 30):
@@ -361,7 +361,7 @@ def test_without_gradients_nothing_is_recorded():
 
 
 def finite_routing(name, votes, **options):
-    """Route with floating-point errors raised; check that all of it is numbers; return it."""
+    """Route with floating-point errors raised; check that all results are finite; return them."""
     with np.errstate(divide="raise", over="raise", invalid="raise"):
         routed, [grad] = differentiate(named(name, **options), votes)
     for array in (*(t.data for t in routed), grad):
@@ -390,7 +390,7 @@ def test_edges_give_numbers(edge, dtype, plain):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", [name for name in ROUTES if name != "distance"])  # squares 1e19
+@pytest.mark.parametrize("name", [name for name in ROUTES if name != "distance"])  # it squares them
 def test_votes_of_1e19(name, dtype):
     votes = (1e19 * draw(2, 5, 3, 4)).astype(dtype)
     for kind in SQUASHES:
@@ -466,7 +466,7 @@ def test_routing_leaves_no_work_for_the_cyclic_collector():
 
 # --- Errors --------------------------------------------------------------------------------------
 
-NO_EFFECT = "has no effect in 1 iteration, whose couplings are all equal: leave it out"
+NO_EFFECT = "has no effect in 1 iteration, as all couplings are equal: leave it out"
 
 
 @both
@@ -517,7 +517,7 @@ def test_an_unknown_option_is_refused(name, plain):
 @each_name
 @pytest.mark.parametrize("shape", [(5, 3, 4), (1, 2, 5, 3, 4), (2, 0, 3, 4), (2, 5, 0, 4)])
 def test_what_is_no_votes_is_refused(name, plain, shape):
-    with pytest.raises(ValueError, match=r"votes must have shape \(B, I, J, D\), .* not \("):
+    with pytest.raises(ValueError, match=r"votes must have shape \(B, I, J, D\) .* not \("):
         route(name, np.zeros(shape), plain=plain)
 
 

@@ -1,4 +1,4 @@
-"""Layers that route a few samples at a time: the same numbers, without the votes of the batch."""
+"""Layers that route a few samples at a time: the same results without all votes of the batch."""
 
 import functools
 import gc
@@ -46,7 +46,7 @@ def in_blocks(u, weight, route=agreement, keep=False):
 
 @pytest.fixture
 def block(monkeypatch):
-    """Set how many samples are routed at a time, on how many cores."""
+    """Set the number of samples that are routed at a time, and the number of cores."""
 
     def choose(samples, cores=1):
         monkeypatch.setattr(blocks, "BLOCK", samples * VOTES_OF_ONE * 8)
@@ -85,7 +85,7 @@ def test_blocks_change_nothing(block, samples, cores, keep):
     routed_samples = []
     found = differentiate(in_blocks, CAPSULES, WEIGHT, route=route, keep=keep)
     assert max(routed_samples) == min(max(samples, 1), -(-7 // cores))
-    assert sum(routed_samples) == (7 if keep else 2 * 7)  # the backward pass routes them again
+    assert sum(routed_samples) == (7 if keep else 2 * 7)  # the backward pass repeats the routing
     assert_same(found, differentiate(at_once, CAPSULES, WEIGHT, route=route), 1e-12)
 
 
@@ -132,7 +132,7 @@ def test_an_error_of_a_thread_reaches_the_caller(block):
 @pytest.mark.parametrize("cores", [1, 2])
 @each_name
 def test_windows_of_a_sample_stay_together(block, name, cores):
-    """A sample has several rows of votes then, which compete."""
+    """Here, a sample has several rows of votes, which compete."""
     block(1, cores)
     u, weight = draw(3, *WINDOWS.size, WINDOWS.types, 3), draw(8, 4, 3, 2, seed=1)
 
@@ -305,7 +305,7 @@ def test_blocks_leave_no_work_for_the_cyclic_collector(block, keep):
         differentiate(in_blocks, CAPSULES, WEIGHT, keep=keep)
 
     work()
-    gc.set_debug(gc.DEBUG_SAVEALL)  # what it would free goes to gc.garbage
+    gc.set_debug(gc.DEBUG_SAVEALL)  # what it would free is moved to gc.garbage
     try:
         with collector_off():
             work()
@@ -327,7 +327,7 @@ def test_blocks_leave_no_work_for_the_cyclic_collector(block, keep):
 )
 @pytest.mark.parametrize("function", [at_once, in_blocks])
 def test_capsules_and_weights_that_do_not_fit_are_refused(function, u, weight):
-    with pytest.raises(ValueError, match=r"capsules \(B, I, N\) and weights .* do not fit: \(\d, "):
+    with pytest.raises(ValueError, match=r"capsules \(B, I, N\) and weights .* not match: \(\d, "):
         function(Tensor(np.zeros(u)), Tensor(np.zeros(weight)))
 
 

@@ -1,4 +1,4 @@
-"""Couplings: a child's shares add up to one, with orphans and over windows too."""
+"""Couplings: the shares of a child add up to 1, even with orphans and over windows."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ each_orphans = pytest.mark.parametrize("orphans", [False, True])
 
 
 def draw_logits(windows, parents=3, size=1.0):
-    """Logits (rows, I, J) of two samples."""
+    """Draw logits (rows, I, J) of two samples."""
     if windows is None:
         return size * draw(2, 5, parents)
     p, q = windows.grid

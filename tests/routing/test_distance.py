@@ -1,6 +1,6 @@
-"""Distance routing: the formula, by hand and by loops, and its kinship with soft K-means.
+"""Distance routing: the formula, by hand and by loops, and its relation to soft K-means.
 
-What it promises as any routing is tested in test_routing.py.
+The guarantees of all routings are tested in test_agreement.py.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ def test_it_is_its_formula(route, iterations, windows):
 
 @both
 def test_two_children_by_hand(route):
-    """Votes 0 and 1 for A, 0 and 3 for B: the means ½ and 1½ are ½, ½ and 1½, 1½ away."""
+    """Votes 0 and 1 for A, 0 and 3 for B: they are ½, ½ and 1½, 1½ from the means ½ and 1½."""
     votes = np.array([[0.0, 0.0], [1.0, 3.0]])[None, :, :, None]
     routed = route(Tensor(votes), iterations=2, squash="none")
     to_b = 1 / (1 + np.exp(1.5**2 - 0.5**2))  # 1/(1 + e²)
@@ -53,7 +53,7 @@ def test_two_children_by_hand(route):
 
 @both
 def test_with_shared_votes_it_is_soft_k_means(route):
-    """Where parents can be told apart only by their means, E and M steps are the same."""
+    """If parents differ only in their means, the E and M steps are the same."""
     x, λ = draw(12, 3), 0.8
     offset = draw(2, 3, seed=1)  # of the votes for each parent, so that the means differ
     votes = x[None, :, None] + offset
@@ -62,7 +62,7 @@ def test_with_shared_votes_it_is_soft_k_means(route):
     with keep_history():
         history = route(Tensor(votes), **options).history
     clusters = soft_kmeans(x, 2, inverse_temperature=λ, start=m, iterations=5)
-    assert np.ptp(history[1].couplings.data) < 1e-12  # from one start they never part
+    assert np.ptp(history[1].couplings.data) < 1e-12  # with equal starts, they never separate
     np.testing.assert_allclose(clusters.responsibilities, history[-1].couplings.data[0])
     np.testing.assert_allclose(history[-1].poses.data[0] - offset, clusters.centres)
 
@@ -93,7 +93,7 @@ def test_one_child_is_the_mean_of_its_votes(route):
 @both
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_parent_that_nobody_is_near_has_mean_zero_and_no_gradient(route, dtype):
-    """The votes for A agree; those for B lie 200 apart, so that everybody goes to A."""
+    """The votes for A agree, but those for B are 200 apart, so all children go to A."""
     votes = np.zeros((1, 2, 2, 1), dtype)
     votes[0, :, 0, 0], votes[0, :, 1, 0] = (3, 3), (-100, 100)
     tensor = Tensor(votes, requires_grad=True)

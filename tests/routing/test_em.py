@@ -1,4 +1,4 @@
-"""EM routing: plain and fused, its steps, its gradients, and what a mixture of Gaussians says."""
+"""EM routing, plain and fused: its steps, its gradients, and mixtures of Gaussians."""
 
 import warnings
 
@@ -29,7 +29,7 @@ def draw_start(rng, shape=(B, I, J)):
 
 
 def arguments(step, votes=VOTES, activations=ACTIVATIONS, betas=BETAS):
-    """The tensors that `step` takes, by name."""
+    """Return the tensors that `step` needs, by name."""
     given = {"votes": votes}
     if step in STEPS[2:]:
         given["activations"] = activations
@@ -45,7 +45,7 @@ def route(given, step, *, routing=em, **options):
 
 
 def differentiate(given, step, **options):
-    """All that routing gives, and the gradients of a random combination of poses, activations."""
+    """Return the routing's results and the gradients of a random loss of poses and activations."""
     tensors = {name: Tensor(np.array(a), requires_grad=True) for name, a in given.items()}
     routed = route(tensors, step, **options)
     rng = np.random.default_rng(5)
@@ -66,7 +66,7 @@ IN_WINDOWS = {
 
 
 def test_one_iteration_by_hand():
-    """Two children at 1 and 3 of activations 1 and ½, one parent."""
+    """Two children at 1 and 3 with activations 1 and ½, and one parent."""
     votes, activations = np.array([[[[1.0]], [[3.0]]]]), np.array([[1.0, 0.5]])
     betas = Tensor([2.0]), Tensor([0.3])
     routed = em(Tensor(votes), Tensor(activations), *betas, iterations=1, inverse_temperature=0.5)
@@ -163,7 +163,7 @@ def test_stop_takes_the_last_responsibilities_as_constants(step):
 
 
 def test_gmm_steps_are_those_of_scikit_learn():
-    """From random responsibilities: what one sample's children say is a mixture's data."""
+    """Start from random responsibilities; the votes of one sample are the data of a mixture."""
     x, start = RNG.normal(size=(40, D)), draw_start(RNG, (1, 40, J))
     votes = np.broadcast_to(x[None, :, None], (1, 40, J, D))
     means = np.array([np.average(x, axis=0, weights=start[0, :, j]) for j in range(J)])
@@ -212,7 +212,7 @@ def test_outputs_depend_on_the_activations_of_the_inputs(step):
 
 
 def test_doubled_activations_matter_in_the_complete_step_only():
-    """Where shares are normalised, "numerous" drops out; the paper's sum keeps it."""
+    """If shares are normalized, the number of votes drops out; the paper's sum retains it."""
 
     def activations_of(step, factor):
         given = arguments(step, activations=factor * ACTIVATIONS)
@@ -225,7 +225,7 @@ def test_doubled_activations_matter_in_the_complete_step_only():
 
 
 def test_united_votes_raise_the_activation():
-    """ "United" (small σ) raises a_j while β_u + Σ ln σ_j and its weight stay the same in sign."""
+    """Agreement (small σ) raises a_j as long as β_u + Σ ln σ_j and its weight keep their signs."""
     wide = {k: Tensor(v) for k, v in arguments("activation").items()}
     narrow = {k: Tensor(v) for k, v in arguments("activation", votes=0.3 * VOTES).items()}
     options = {"iterations": 1}
@@ -246,7 +246,7 @@ def test_couplings_sum_to_one_over_parents(step):
 
 
 def test_in_windows_a_child_divides_itself_among_all_windows_that_hold_it():
-    """Brute force: collect the couplings of every child over the windows."""
+    """Collect the couplings of every child over the windows by brute force."""
     given = {k: Tensor(v) for k, v in arguments("complete", **IN_WINDOWS).items()}
     couplings = route(given, "complete", windows=WINDOWS).couplings.data
     (p, q), total = WINDOWS.grid, np.zeros((2, 4, 5, 3))
@@ -278,7 +278,7 @@ def test_a_sample_does_not_depend_on_its_batch(step):
 
 
 def test_identical_starts_stay_identical():
-    """With the same votes for every parent nothing tells the parents apart; other votes do."""
+    """Equal votes for all parents cannot distinguish the parents, but different votes can."""
     votes = np.repeat(VOTES[:, :, :1], J, axis=2)
     given = arguments("complete", votes, betas=np.ones((2, J)))
     routed = route({k: Tensor(v) for k, v in given.items()}, "complete", iterations=10)
@@ -324,10 +324,10 @@ def test_nothing_is_nan(step, edge, dtype, iterations):
     ("change", "message"),
     [
         ({"votes": np.ones((2, 3, 4))}, "votes must have shape"),
-        ({"votes": np.ones((3, 0, 4, 2))}, "all at least 1"),
+        ({"votes": np.ones((3, 0, 4, 2))}, "I, J, D > 0"),
         ({"activations": np.ones((3, 5))}, r"activations must have shape \(3, 6\)"),
-        ({"activations": ACTIVATIONS - 0.5}, "activations must be from 0 to 1; these go from -0"),
-        ({"activations": ACTIVATIONS + 0.5}, "activations must be from 0 to 1; .* to 1.3"),
+        ({"activations": ACTIVATIONS - 0.5}, "activations must be from 0 to 1, but these .* -0"),
+        ({"activations": ACTIVATIONS + 0.5}, "activations must be from 0 to 1, .* to 1.3"),
         ({"activations": None}, "needs activations"),
         ({"beta_u": None}, "needs beta_u"),
         ({"beta_a": np.ones(3)}, r"beta_a must have shape \(4,\)"),
@@ -335,13 +335,13 @@ def test_nothing_is_nan(step, edge, dtype, iterations):
         ({"step": "activation"}, "does not use activations"),
         ({"step": "half"}, "unknown step 'half'"),
         ({"iterations": 0}, "at least 1 iteration"),
-        ({"gradient": "implicit"}, "unrolled and stop"),
+        ({"gradient": "implicit"}, "unrolled or stop"),
         ({"gradient": "stop", "iterations": 1}, "leave"),
         ({"inverse_temperature": 0}, "positive and finite"),
         ({"inverse_temperature": lambda t: -1.0}, "positive and finite"),
         ({"floor": 0.0}, "floor must be positive"),
         ({"start": np.ones((3, 6, 2))}, r"start must have shape \(3, 6, 4\)"),
-        ({"start": -np.ones((3, 6, 4))}, "start must be from 0 to 1; these go from -1 to -1"),
+        ({"start": -np.ones((3, 6, 4))}, "start must be from 0 to 1, but these are from -1 to -1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):

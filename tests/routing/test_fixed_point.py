@@ -1,4 +1,4 @@
-"""Fixed points: solutions, their implicit gradients, and what is said when there is none."""
+"""Fixed points: solutions, implicit gradients, and the warnings if there is no solution."""
 
 import tracemalloc
 import warnings
@@ -34,7 +34,7 @@ from minicaps.routing import (
 each_solvable = pytest.mark.parametrize("name", SOLVABLE)
 each_gradient = pytest.mark.parametrize("gradient", ["unrolled", "implicit"])
 must_converge = pytest.mark.filterwarnings("error")
-NOT_FOUND = "rounds did not find a fixed point"
+NOT_FOUND = "iterations did not find a fixed point"
 
 
 def implicit(name, iterations=300, **options):
@@ -52,7 +52,7 @@ def affine(v, matrix, shift):
 
 @must_converge
 def test_a_linear_equation_has_the_gradient_of_its_closed_form():
-    """v = v A + b is solved by b (1 − A)⁻¹."""
+    """The solution of v = v A + b is b (1 − A)⁻¹."""
     inverse, g = np.linalg.inv(np.eye(3) - MATRIX), draw(2, 3, seed=2)
     matrix, shift = (Tensor(a, requires_grad=True) for a in (MATRIX, SHIFT))
     start = Tensor(np.zeros((2, 3)), requires_grad=True)
@@ -113,8 +113,8 @@ def test_no_round_leaves_the_start(gradient):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gradient": "stop"}, "the gradients unrolled and implicit, not 'stop'"),
-        ({"iterations": -1}, "must be 0 or more, not -1"),
+        ({"gradient": "stop"}, "unknown gradient 'stop': choose unrolled or implicit"),
+        ({"iterations": -1}, "must be at least 0, not -1"),
     ],
 )
 def test_senseless_options_are_refused(options, message):
@@ -122,13 +122,13 @@ def test_senseless_options_are_refused(options, message):
         cosine_activation(Tensor(draw(3)), **options)
 
 
-# --- What is not solved --------------------------------------------------------------------------
+# --- Without convergence -------------------------------------------------------------------------
 
 
 def test_a_warning_tells_the_residual():
-    """y ← x − cos y from y = x = 2: y₁ = 2.42, y₂ = 2.75, y₃ = 2.92."""
+    """Iterating y ← x − cos y from y = x = 2 gives y₁ = 2.42, y₂ = 2.75, y₃ = 2.92."""
     x = Tensor(np.array(2.0))
-    with pytest.warns(RuntimeWarning, match="^2 rounds .* by 6e-02 of its size. Allow more"):
+    with pytest.warns(RuntimeWarning, match="^2 iterations .* by 6e-02 of its size. Allow more"):
         y = cosine_activation(x, iterations=2, gradient="implicit")
     y1 = 2 - np.cos(2)
     assert y.item() == pytest.approx(2 - np.cos(y1))
@@ -138,12 +138,12 @@ def test_a_warning_tells_the_residual():
 def test_a_gradient_that_is_not_solved_gives_a_warning_too():
     x = Tensor(np.array(2.0), requires_grad=True)
     y = cosine_activation(x, iterations=3, gradient="implicit")
-    with pytest.warns(RuntimeWarning, match="^3 rounds did not find the gradient of a fixed"):
+    with pytest.warns(RuntimeWarning, match="^3 iterations did not find the gradient of a fixed"):
         y.backward()
 
 
 def test_where_a_round_does_not_contract_there_is_a_warning():
-    """sin y = 1 at y = π/2, which solves x = π/2."""
+    """At y = π/2, the solution for x = π/2, sin y = 1."""
     x = Tensor(np.array(np.pi / 2 + 1e-6))
     with pytest.warns(RuntimeWarning, match=NOT_FOUND):
         cosine_activation(x, iterations=100, gradient="implicit")
@@ -197,7 +197,7 @@ def test_the_activation_takes_any_shape(shape):
 
 
 def test_few_rounds_are_differentiated_as_they_are():
-    """y₂ = x − cos(x − cos x), the formula of two rounds written out."""
+    """Two iterations written out: y₂ = x − cos(x − cos x)."""
     x = Tensor(draw(5), requires_grad=True)
     y = cosine_activation(x, iterations=2)
     y.backward(np.ones(5))
@@ -231,7 +231,7 @@ def test_pooling_starts_at_the_mean():
 
 
 def test_pooling_answers_with_what_agrees_with_the_answer():
-    """Three vectors point one way, one the other: the answer is the three's, not the mean."""
+    """Three vectors point one way and one the other: the result follows the three, not the mean."""
     x = np.array([[[3.0, 0.1], [3.0, 0.0], [3.0, -0.1], [-3.0, 0.0]]])
     m = self_consistent_pooling(Tensor(x), iterations=50).data
     np.testing.assert_allclose(m, [[3, 0]], atol=1e-3)
@@ -296,7 +296,7 @@ def test_implicit_is_not_what_few_iterations_give(name):
 @pytest.mark.parametrize("iterations", [2, 3, 5])
 @each_solvable
 def test_the_iterations_are_counted_as_without(name, iterations):
-    """Where they do not suffice, the value is that of so many iterations."""
+    """If the iterations do not suffice, the value is that of the same number without a limit."""
     with pytest.warns(RuntimeWarning, match=NOT_FOUND):
         found = implicit(name, iterations)(Tensor(VOTES))
     for x, y in zip(found, named(name, iterations=iterations)(Tensor(VOTES)), strict=True):
@@ -322,7 +322,7 @@ def test_the_history_is_that_of_the_iterations(name, iterations):
 @must_converge
 @pytest.mark.parametrize("name", thinned(SOLVABLE, 2))
 def test_a_sample_is_solved_alone(name):
-    """Samples that need few rounds are the same beside those that need many."""
+    """Samples that need few iterations are not affected by samples that need many."""
     votes = np.concatenate([VOTES[:1], 1.3 * VOTES[1:], 0.01 * VOTES])
     together, [gradient] = differentiate(implicit(name, 1000), votes)
     rounds = []
@@ -378,7 +378,7 @@ def test_memory_does_not_grow_with_the_iterations(name):
     assert peak("unrolled", 25)[0] > peak("unrolled", 3)[0] + 2 * size
 
 
-HUGE = {"votes of 1e4", "one outlier"}  # rounding errors keep their gradients moving
+HUGE = {"votes of 1e4", "one outlier"}  # rounding errors keep changing their gradients
 
 
 @must_converge
@@ -413,7 +413,7 @@ def test_the_device_computes_the_same(strict_cupy, name):
         return [*(t.data for t in routed), votes.grad]
 
     on_device = differentiate_on(strict_cupy)
-    assert set(strict_cupy.host_syncs) == {"get"}  # is there more to do?
+    assert set(strict_cupy.host_syncs) == {"get"}  # to check for convergence
     for x, y in zip(on_device, differentiate_on(np), strict=True):
         assert isinstance(x, strict_cupy.ndarray)
         np.testing.assert_allclose(x.get(), y, rtol=1e-11, atol=1e-12)

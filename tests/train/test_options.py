@@ -185,7 +185,7 @@ def test_a_resumed_run_keeps_its_options(no_work, capsys, name):
             ["--validation", "0", "--epochs", "3", "--patience", "2"],
             "--patience needs validation images",
         ),
-        (["--routing", "distance", "--update", "recompute"], "update: no option of distance"),
+        (["--routing", "distance", "--update", "recompute"], "distance routing has no option"),
         (
             ["--iterations", "1", "--update", "recompute"],
             "update 'recompute' has no effect in 1 it",
@@ -194,7 +194,7 @@ def test_a_resumed_run_keeps_its_options(no_work, capsys, name):
             ["--iterations", "1", "--gradient", "stop"],
             "gradient 'stop' has no effect in 1 iteration",
         ),
-        (["--routing", "learned", "--iterations", "2"], "iterations: no option of learned"),
+        (["--routing", "learned", "--iterations", "2"], "learned routing has no option iterations"),
         (["--gradient", "implicit"], "implicit"),  # accumulate has no fixed point
         (["--model", "matrix-capsnet", "--gradient", "implicit"], "implicit"),
         (["--limit", "1"], "would take 0 of 1 training samples"),

@@ -151,7 +151,7 @@ def _predict(run, file, options, figure):
 
 
 def _seen(model, scores):
-    """Return the classes detected, and why the prediction is doubtful, or None if it is not.
+    """Return the classes that are seen, and why the prediction is doubtful, or None if it is not.
 
     A multi-label image may have several classes or none, so neither is doubtful.
     """
@@ -163,10 +163,10 @@ def _seen(model, scores):
     if model.multi:
         return seen, doubt
     if not seen:
-        doubt = f"no class detected (no {what} is above {SEEN})"
+        doubt = f"none of the classes is seen (no {what} is above {SEEN})"
     elif len(seen) > 1:
         more = f" and {len(seen) - NAMED} more" if len(seen) > NAMED else ""
-        doubt = f"several classes detected ({what} above {SEEN}): {', '.join(seen[:NAMED])}{more}"
+        doubt = f"several classes are seen ({what} above {SEEN}): {', '.join(seen[:NAMED])}{more}"
     return seen, doubt
 
 

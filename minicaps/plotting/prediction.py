@@ -53,7 +53,7 @@ def _bars(axes, ranking, score):
     axes.axvline(SEEN, color=INK, linewidth=1, linestyle="--")
     axes.set(xlim=(0, 1), xlabel=score)
     more = f" (first {SHOWN} of {len(ranking)})" if len(ranking) > SHOWN else ""
-    axes.set_title(f"Above {SEEN}: detected{more}", fontsize=10, color=INK)
+    axes.set_title(f"Above {SEEN}: seen{more}", fontsize=10, color=INK)
 
 
 def _show_picture(axes, picture, title):

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,22 +70,25 @@ def fit(
     if unknown := sorted(options.keys() - (DEFAULTS.keys() - LEFT_OUT)):
         known = ", ".join(sorted(DEFAULTS.keys() - LEFT_OUT))
         raise TypeError(f"fit has no option {', '.join(unknown)}; its options are {known}")
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
-        given = parsed(_as_text(options), _refuse) | {"data": from_memory.NAME, "out": str(folder)}
-        chosen = complete(given)
-        dataset = _dataset(images, labels, class_names, test, chosen.data.size)
-        if out is not None:
-            check_unused(folder)
-        display = Display(NAME, chosen.run.quiet)
-        device = choose_device(chosen.run.device)
-        trainer = Trainer(chosen, dataset, device, folder, display, stop=False)
-        results_folder(folder, "choose another out")
-        stack.enter_context(locked(folder))
+    given = parsed(_as_text(options), _refuse) | {"data": from_memory.NAME}
+    data = partial(_dataset, images, labels, class_names, test)
+    if out is not None:
+        check_unused(out)
+        return _trained(out, given, data, _call(options))
+    with tempfile.TemporaryDirectory() as folder:
+        return _trained(folder, given, data, _call(options))
+
+
+def _trained(folder, given, data, call):
+    """Train in a run folder; return the network of the best epoch. data: a function of the size."""
+    chosen = complete(given | {"out": str(folder)})
+    device, display = choose_device(chosen.run.device), Display(NAME, chosen.run.quiet)
+    trainer = Trainer(chosen, data(chosen.data.size), device, folder, display, stop=False)
+    results_folder(folder, "choose another out")
+    with locked(folder), one_blas_thread():
         write_config(trainer)
-        stack.enter_context(one_blas_thread())
-        train(trainer, _call(options))
-        return load_model(folder, device)
+        train(trainer, call)
+    return load_model(folder, device)
 
 
 def _dataset(images, labels, class_names, test, size):

@@ -1,6 +1,6 @@
 """Rules for the form of a lesson page: math that survives Markdown, equation numbers, template.
 
-Each rule takes a Page and yields (line, message). `lessons/machinery/README.md` describes them for authors.
+Each rule takes a Page and yields (line, message); `lessons/machinery/README.md` explains them.
 """
 
 import ast

@@ -184,7 +184,7 @@ def test_a_network_without_decoder_says_so():
         ({"inverse_temperature": -1}, "positive and finite, not -1"),
         ({"iteration": 3}, "capsnet has no option iteration: choose from preset, "),
         ({"routing": "em"}, "unknown routing 'em': choose agreement"),
-        ({"routing": "learned", "update": "recompute"}, "update: no option of learned"),
+        ({"routing": "learned", "update": "recompute"}, "learned routing has no option update"),
         ({"name": "baseline-cnn", "preset": None}, "baseline-cnn has no option preset"),
     ],
 )

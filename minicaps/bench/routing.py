@@ -1,4 +1,4 @@
-"""Time routing and capsule layers alone: at growing sizes, or against PyTorch."""
+"""Time individual routing algorithms and capsule layers at growing sizes or against PyTorch."""
 
 import statistics
 import tracemalloc
@@ -30,20 +30,20 @@ DIGITCAPS = (1152, 10, 8)  # of CapsNet, preset paper: I, J, N
 
 
 def sizes(batch):
-    """Return the sizes in the table as {title: numbers}, the base first."""
+    """Return the sizes of the table as {title: numbers}, starting with the base size."""
     base = {"batch": batch, **BASE}
     return {"base": base, **{f"2 × {name}": base | {name: 2 * n} for name, n in base.items()}}
 
 
 def grow(batch, repeats):
-    """Measure time and memory of routing at several sizes; print and return them."""
+    """Measure the time and memory of routing at several sizes; print and return the results."""
     batch = batch or BATCH
     print(f"Routing, forward and backward, float32, base: {batch} samples,")
     print(", ".join(f"{n} {what}" for what, n in BASE.items()) + f", poses of {POSE}")
     print("MiB: peak memory beyond the votes and their gradient; (ratio to base)")
     table = []
     with warnings.catch_warnings():
-        # So few iterations do not reach a fixed point, and all of them are carried out.
+        # With so few iterations, no fixed point is reached, so all of them are carried out.
         warnings.filterwarnings("ignore", ".* rounds did not find", RuntimeWarning)
         _print_titles(sizes(batch))
         for name in ROUTINGS:
@@ -55,7 +55,7 @@ def grow(batch, repeats):
 
 
 def _grow_one(name, batch, repeats):
-    """Return the table rows of a routing, one for each size, the base first."""
+    """Return the table rows of one routing algorithm, starting with the base size."""
     tasks = {size: growth_task(name, **numbers) for size, numbers in sizes(batch).items()}
     times = race({f"{name}, {size}": tasks[size].step for size in tasks}, repeats, pause=0)
     rows = []
@@ -71,13 +71,16 @@ def _grow_one(name, batch, repeats):
 
 
 def growth_task(name, batch, children, parents, iterations):
-    """Return the task for one cell of the table; name: a key of ROUTINGS."""
+    """Return the task for one cell of the table.
+
+    name: a key of ROUTINGS.
+    """
     make = em_task if name == "em" else votes_task
     return make(partial(ROUTINGS[name], iterations=iterations), batch, children, parents)
 
 
 def peak_memory(task):
-    """Return the peak memory of a step in MiB, beyond the votes and their gradient."""
+    """Return the peak memory of a step in MiB, excluding the votes and their gradient."""
     tracemalloc.start()
     try:
         task.step()
@@ -93,7 +96,7 @@ def _print_titles(sizes):
 
 
 def _print_rows(rows):
-    """Print two lines for a routing: time and memory at each size, with the ratio to the base."""
+    """Print time and memory of one routing algorithm at each size, with ratios to the base size."""
     base, *others = rows
     for label, unit, value, ratio in (
         (base["routing"], "ms", "median", "time_ratio"),
@@ -125,7 +128,7 @@ def compare(batch, repeats):
 
 
 def contests(batch):
-    """Yield (title, kind, images, task) for every task compared with PyTorch.
+    """Yield (title, kind, images, task) for every task that is compared with PyTorch.
 
     batch: images, or None for the defaults.
     """
@@ -146,7 +149,10 @@ def contests(batch):
 
 
 def _given_em(images, side, types, parents, stride):
-    """Return the task of EM routing where each window is a sample, in blocks as in a layer."""
+    """Return an EM routing task in which each window is a separate sample.
+
+    The samples are processed in blocks, as in a layer.
+    """
 
     def route(votes, activations, *betas):
         size = 16 * votes.size // len(votes)

@@ -49,7 +49,10 @@ EXAMPLES = """examples (the first line creates a run in about a minute):
 
 
 def main(arguments=None):
-    """Run the command; return its exit code: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C."""
+    """Run the command and return the exit code.
+
+    The exit code is 0 on success, 1 on failure, 2 on usage errors, and 130 on Ctrl-C.
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     return guarded(NAME, partial(_run, parser, options))
@@ -111,7 +114,7 @@ def _missing(run):
 
 
 def _draw(shown, wanted, missing, out):
-    """Draw the wanted figures, or all that can be drawn; return the exit code."""
+    """Draw the requested figures, or all available figures by default; return the exit code."""
     code = 0
     for what in dict.fromkeys(wanted or FIGURES):
         if what in missing:
@@ -127,7 +130,7 @@ def _draw(shown, wanted, missing, out):
 
 
 class Shown:
-    """The run, its test images and the chosen one, each loaded when first needed."""
+    """A run, its test images, and the chosen image, each loaded on first use."""
 
     def __init__(self, run, options):
         self.run, self.options = run, options
@@ -162,7 +165,7 @@ class Shown:
 
     @property
     def label(self):
-        """Class of the image; if it has several, the one with the highest score."""
+        """Class of the image, or the highest-scoring class of a multi-label image."""
         if not self.test.multi:
             return int(self.test.labels[self.index])
         present = self.test.labels[self.index].astype(bool)

@@ -39,7 +39,10 @@ images are still classified), and 2 for wrong usage.
 
 
 def main(arguments=None):
-    """Run the command; return its exit code: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C."""
+    """Run the command and return the exit code.
+
+    The exit code is 0 on success, 1 on failure, 2 on usage errors, and 130 on Ctrl-C.
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.no_figures and options.out:
@@ -96,7 +99,10 @@ def _run(options):
 
 
 def _files(paths):
-    """Return the image files at the paths, and the exit code: 1 if a folder has none."""
+    """Return the image files at the given paths and an exit code.
+
+    The exit code is 1 if a folder contains no images.
+    """
     files, code = [], 0
     for path in paths:
         try:
@@ -107,9 +113,9 @@ def _files(paths):
 
 
 def _figures(out, usual, files):
-    """Return the path of each file's figure; refuse to overwrite files of other origin.
+    """Return the figure path for each image file; refuse to overwrite files from other sources.
 
-    In the folder `usual`, this command created all files except the images themselves.
+    Files in the folder `usual` were created by this command, unless they are input images.
     """
     folder = out or usual
     figures = [folder / f"{name}.png" for name in file_names(file.stem for file in files)]
@@ -123,7 +129,10 @@ def _figures(out, usual, files):
 
 
 def _predict(run, file, options, figure):
-    """Return the prediction for a file as a dictionary for JSON, and draw its figure, if any."""
+    """Return the prediction for a file as a JSON-serializable dictionary, and draw the figure.
+
+    figure: path of the figure, or None to draw no figure.
+    """
     picture = read_picture(file)
     model, names = run.model, run.model.class_names
     invert, centre = AUTO[options.invert], AUTO[options.centre]
@@ -151,9 +160,10 @@ def _predict(run, file, options, figure):
 
 
 def _seen(model, scores):
-    """Return the classes that are seen, and why the prediction is doubtful, or None if it is not.
+    """Return the detected classes and a description of any doubt about the prediction.
 
-    A multi-label image may have several classes or none, so neither is doubtful.
+    The description is None for a clear prediction. For multi-label images, predictions with several
+    classes or with no class are valid and raise no doubt.
     """
     what, values = model.score, scores
     if model.shares:
@@ -187,7 +197,7 @@ def _report(result):
 
 
 def _what_was_done(result):
-    """Describe in one line how the image in the file became the input of the network."""
+    """Describe in one line how the image file was converted to the input of the network."""
     (height, width), (channels, *size) = result["size"], result["shown"]
     steps = [f"{height}×{width} pixels, {'grayscale' if result['channels'] == 1 else 'color'}"]
     if result["blank"]:

@@ -1,4 +1,4 @@
-"""Atomic writing of files, and locks for folders that only one run may write to at a time.
+"""Atomic file writing, and locks that restrict a folder to one run at a time.
 
 A file is written under a temporary name and renamed once it is complete, so that the last good
 version survives a full disk, a killed process or a power failure.
@@ -24,10 +24,10 @@ FILE = "in-use"  # lock file for systems that cannot lock the folder itself
 
 @contextmanager
 def replacing(path):
-    """Open a binary file that replaces `path` once it has been written completely.
+    """Open a binary file that replaces `path` once writing is complete.
 
-    Raises CheckpointError if writing fails; an existing file is then left unchanged. Unfinished
-    files that killed processes have left behind are removed.
+    Raises CheckpointError if writing fails, in which case an existing file remains unchanged.
+    Unfinished files left by killed processes are removed.
     """
     path = Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")  # unique to this process
@@ -47,7 +47,7 @@ def replacing(path):
 
 
 def _sweep(path):
-    """Remove unfinished files for `path` whose processes no longer exist."""
+    """Remove unfinished versions of `path` left behind by terminated processes."""
     for part in path.parent.glob("*.part"):
         name, _, process = part.stem.rpartition(".")
         if name == path.name and process.isdecimal() and not _alive(int(process)):
@@ -55,7 +55,7 @@ def _sweep(path):
 
 
 def _alive(process):
-    """Return whether a process is running; True if the system has no safe way to check."""
+    """Return whether a process is running, or True if the system cannot check this safely."""
     if os.name != "posix":
         return True
     try:
@@ -68,13 +68,13 @@ def _alive(process):
 
 
 def write_json(path, value):
-    """Write `value` to `path` atomically, as indented JSON."""
+    """Write `value` to `path` atomically as indented JSON."""
     with replacing(path) as file:  # ASCII, so the file is the same in every locale
         file.write(json.dumps(value, indent=2).encode("ascii") + b"\n")
 
 
 def write_csv(path, header, rows):
-    """Write a table to `path` atomically; undecodable bytes in file names are preserved."""
+    """Write a table to `path` atomically, preserving undecodable bytes in file names."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -94,7 +94,7 @@ def reason(error):
 
 @contextmanager
 def writing(place, instead="choose another --out"):
-    """Re-raise any OSError in the block as a CheckpointError that says what to do instead."""
+    """Convert any OSError in the block to a CheckpointError that suggests an alternative."""
     try:
         yield
     except OSError as error:
@@ -102,9 +102,10 @@ def writing(place, instead="choose another --out"):
 
 
 def results_folder(folder, instead="choose another --out"):
-    """Create a folder and check, before any work is done, that files can be written to it.
+    """Create a folder and check that it is writable before any work is done.
 
-    Raises CheckpointError if not, with a message that says what to do instead.
+    Raises CheckpointError if the folder is not writable, with a message that suggests an
+    alternative.
     """
     with writing(folder, instead):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -114,10 +115,10 @@ def results_folder(folder, instead="choose another --out"):
 
 @contextmanager
 def locked(folder):
-    """Lock `folder` against other runs; raise CheckpointError if another one holds the lock.
+    """Lock `folder` against other runs; raise CheckpointError if another run holds the lock.
 
-    The folder itself is locked, so a kill -9 leaves nothing behind. On systems without such locks,
-    a lock file is used instead; after a crash, it has to be removed by hand.
+    The lock applies to the folder itself, so a process ended by kill -9 leaves no lock behind.
+    Systems without folder locks use a lock file, which must be removed by hand after a crash.
     """
     hold = _folder_lock if fcntl else _file_lock
     with hold(Path(folder)):
@@ -159,7 +160,7 @@ def _file_lock(folder):
 
 
 def check_unused(folder):
-    """Raise ValueError if `folder` exists and contains anything but a lock file."""
+    """Raise ValueError if `folder` exists and contains anything other than a lock file."""
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and {p.name for p in folder.iterdir()} <= {FILE}):
         raise ValueError(

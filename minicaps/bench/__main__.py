@@ -1,9 +1,9 @@
 """`python -m minicaps.bench`: benchmark CapsNet and routing on the CPU.
 
-For CapsNet, the command times training steps and inference on random images, or profiles their ops.
-For routing, it measures how time and memory grow with the problem size. Both can be compared with
-PyTorch. The competitors take turns in a single run, so that a busy or hot machine slows them all
-alike, and medians are reported.
+For CapsNet, the command measures training and inference times on random images or profiles
+individual ops. For routing, it measures how time and memory grow with the problem size. Both
+benchmarks can include a comparison with PyTorch. All competitors take turns within a single run, so
+a busy or hot machine affects them equally. The reported times are medians.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def _run(options):
 
 
 def _measure(options):
-    """Run and print the benchmarks that the options select; return the measurements."""
+    """Run the benchmarks selected by the options, print the results, and return them."""
     kinds = [kind for kind in options.what if kind != "routing"]
     wanted = product(options.preset or ["paper"], kinds, options.batch or [128])
     cases = [Case(kind, preset, batch) for preset, kind, batch in wanted]
@@ -72,7 +72,7 @@ def _measure(options):
 
 
 def _contradiction(options):
-    """Return a message if options contradict each other, or None."""
+    """Return an error message if two options contradict each other, and None otherwise."""
     if options.profile and options.against:
         return "--profile shows only the ops of minicaps: leave --against out"
     if options.profile and "routing" in options.what:

@@ -1,8 +1,8 @@
-"""The steps that `minicaps.bench` times: training and inference of CapsNet, as in normal use.
+"""Steps timed by `minicaps.bench`: training and inference of CapsNet, as in normal use.
 
-A training step is the forward pass, the backward pass and an Adam update on one batch, with margin
-and reconstruction loss. Inference is the forward pass to the lengths of the class capsules, without
-the decoder.
+A training step consists of the forward pass, the backward pass and an Adam update on one batch,
+with the margin loss and the reconstruction loss. Inference is the forward pass up to the lengths of
+the class capsules and does not include the decoder.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ KINDS = {"train": "training step", "infer": "inference"}
 
 
 class Case(NamedTuple):
-    """A case to time: a key of KINDS, a CapsNet preset, and the number of images per step."""
+    """Benchmark case: a key of KINDS, a CapsNet preset, and the number of images per step."""
 
     kind: str
     preset: str
@@ -28,7 +28,7 @@ class Case(NamedTuple):
         return self.kind == "train"
 
     def material(self):
-        """Return the network and random images and labels, the same for all competitors."""
+        """Return the network, the random images, and the labels shared by all competitors."""
         rng = np.random.default_rng(0)
         images = rng.random((self.batch, *IMAGE), dtype=np.float32)
         labels = rng.integers(0, CLASSES, self.batch)
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 
 class TrainingStep:
-    """Callable that trains `model` for one step on the batch and returns the loss before it."""
+    """Callable that performs one training step and returns the loss computed before the update."""
 
     def __init__(self, model, images, labels):
         self.model, self.images, self.labels = model, images, labels

@@ -1,9 +1,12 @@
-"""Cost of CapsNet by direct computation: operations, and their time at the machine's best rate.
+"""Count the operations in CapsNet and measure how fast the machine can perform them.
 
-The multiplications of convolutions, linear layers and votes are counted, each with its addition as
-2 operations (FLOP), as if every convolution multiplied patches by kernels, however it is computed.
-All other operations are negligible and not counted. Letters: B batch, C input and O output
-channels, K×L kernel, P×Q output, I child capsules of N numbers, J parent capsules of D.
+The count includes convolutions, linear layers and votes. Each multiplication and its addition count
+as 2 operations (FLOP). Every convolution is counted as a direct product of patches and kernels,
+regardless of the algorithm that computes it. All other operations are negligible and are not
+counted.
+
+Notation: batch size B, C input channels, O output channels, kernel size K×L, output size P×Q, I
+child capsules of N numbers, and J parent capsules of D numbers.
 """
 
 from typing import NamedTuple
@@ -18,7 +21,8 @@ PATCHES = 2**24  # elements of the patches multiplied at a time
 class Product(NamedTuple):
     """`stack` matrix products of a layer's input (rows, inner) with its weights (inner, columns).
 
-    gradients: how many of the two gradients a training step needs; each is a product of equal cost.
+    gradients: number of gradients (1 or 2) that a training step needs; each is a product of equal
+    cost.
     """
 
     kind: str  # "convolution", "votes" or "linear"
@@ -29,13 +33,16 @@ class Product(NamedTuple):
     gradients: int = 2
 
     def operations(self, train):
-        """Return the FLOP of the forward pass and, in training, of the backward pass."""
+        """Return the FLOP count of the forward pass, plus the backward pass if `train` is true."""
         forward = 2 * self.stack * self.rows * self.inner * self.columns
         return forward * (1 + self.gradients) if train else forward
 
 
 def products(model, batch, train):
-    """Return the products of a CapsNet for `batch` images in order, with the decoder if `train`."""
+    """Return the matrix products of a CapsNet in order, including the decoder if `train` is true.
+
+    batch: number of images.
+    """
     found, (height, width) = [], model.input_shape[1:]
     for layer in (*model.convolutions, model.primary.conv):
         o, c, k, l = layer.weight.shape
@@ -52,7 +59,7 @@ def products(model, batch, train):
 
 
 def operations(found, train):
-    """Return the FLOP of these products in one step."""
+    """Return the number of operations that the given products require in one step."""
     return sum(product.operations(train) for product in found)
 
 
@@ -62,10 +69,12 @@ def convolutions(found):
 
 
 def floor_step(found, train, multiply):
-    """Return a function that computes only these products and, in training, their gradients.
+    """Return a function that computes the products and, if `train` is true, their gradients.
 
-    A direct convolution takes longer because it also copies patches. multiply: function of two
-    matrices and `out`. Large products are computed in blocks of rows, all on the same arrays.
+    A direct convolution takes longer because it also copies patches. Large products are computed in
+    blocks of rows that share the same arrays.
+
+    multiply: function of two matrices and `out`.
     """
     work = [each for product in found for each in _blocks(product, train)]
 
@@ -78,7 +87,7 @@ def floor_step(found, train, multiply):
 
 
 def _blocks(product, train):
-    """Yield (times, a, b, out) for the forward pass and for each gradient."""
+    """Yield one tuple (times, a, b, out) for the forward pass and one for each gradient."""
     most = min(product.rows, max(1, PATCHES // product.inner))
     whole, rest = divmod(product.rows, most)
     for times, rows in ((whole, most), (1, rest)):

@@ -1,6 +1,6 @@
 """Measure the peak memory of a step in a separate process.
 
-In a process that has done other work, memory that was freed but kept would hide the peak.
+In a process that has already done other work, memory retained by the allocator would hide the peak.
 """
 
 import sys
@@ -15,10 +15,10 @@ STEPS = 3  # after two, optimizer and allocator have reached a steady state
 
 
 def peak_memory(case, side):
-    """Return the peak memory of the network and a few steps, in bytes above the process's baseline.
+    """Return the peak memory that the network and a few steps add to a process, in bytes.
 
-    side: "minicaps", or the name of a step function in `twins`. The result is None if the system
-    does not report memory. Raises RuntimeError if the steps fail.
+    side: "minicaps", or the name of a step function in `twins`. The result is None if the operating
+    system does not report memory usage. Raises RuntimeError if the steps fail.
     """
     try:
         said = in_a_process("minicaps.bench.memory", side, *case)
@@ -28,7 +28,10 @@ def peak_memory(case, side):
 
 
 def main(arguments):
-    """Print the peak memory of a case in bytes. arguments: side, kind, preset and batch."""
+    """Print the peak memory of a case in bytes.
+
+    arguments: side, kind, preset and batch.
+    """
     side, kind, preset, batch = arguments
     case = Case(kind, preset, int(batch))
     if side == "minicaps":
@@ -42,7 +45,7 @@ def main(arguments):
 
 
 def _measure(case, make_step):
-    """Print by how many bytes a few steps raise the peak memory of this process."""
+    """Print the increase in the peak memory of this process over a few steps, in bytes."""
     before = process_peak()
     step = make_step(case, *case.material())
     for _ in range(STEPS):

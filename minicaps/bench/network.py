@@ -34,7 +34,7 @@ def compare(cases, against, repeats):
 
 
 def _measure(case, against, repeats):
-    """Let all competitors take turns; return the results with derived columns and the case."""
+    """Time all competitors in turn, and return the case, the results and the derived columns."""
     material = case.material()
     products = count.products(material[0], case.batch, case.train)
     direct = count.convolutions(products)
@@ -59,9 +59,10 @@ def _measure(case, against, repeats):
 
 
 def add_columns(networks, parts, images, operations, least):
-    """Add the columns derived from the times to the rows of networks and of the products alone.
+    """Add columns derived from the times to the rows of `networks` and `parts`.
 
-    operations, least: number of operations of a network, and of the products alone.
+    parts: rows of the matrix products alone. operations, least: number of operations of a network
+    and of the matrix products.
     """
     floor = min(row["median"] for row in parts)
     for row in networks:
@@ -74,7 +75,10 @@ def add_columns(networks, parts, images, operations, least):
 
 
 def _compile(compiled, case, material, report, fastest):
-    """Return the compiled fastest twin as a racer, or none; add its time or error to `report`."""
+    """Compile the fastest twin, and add the compilation time or the error message to `report`.
+
+    Returns {name: step function}, which is empty if the compilation fails.
+    """
     try:
         step, report["compile_seconds"] = compiled(fastest, case, material)
     except Exception as error:  # its type depends on what is missing and on the version
@@ -84,7 +88,10 @@ def _compile(compiled, case, material, report, fastest):
 
 
 def _add_memory(case, rows):
-    """Measure the peak memory of each row. Compiled code would show that of the compiler."""
+    """Measure the peak memory for each row of the table.
+
+    Compiled code is excluded, because the result would include the memory of the compiler.
+    """
     for row in tqdm(rows, desc="memory", unit="process", leave=False, disable=None):
         try:
             peak = peak_memory(case, row["name"])

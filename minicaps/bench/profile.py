@@ -13,18 +13,22 @@ _path = ContextVar("path", default=())  # the running op, after those that calle
 
 
 class Profile:
-    """Accumulated time of every watched op, by path.
+    """Accumulated time of each watched op, indexed by path.
 
-    rows: {path: {"calls", "forward", "backward", "update"}}, times in milliseconds. The path of an
-    op that runs inside other ops starts with theirs, and their times include its time. If it runs
-    in several threads, its time is the sum over them.
+    rows: {path: {"calls", "forward", "backward", "update"}}, times in milliseconds. If one op calls
+    another, the path of the inner op begins with the path of the outer op, and the time of the
+    outer op includes that of the inner op. If an op runs in several threads, its time is summed
+    over all threads.
     """
 
     def __init__(self):
         self.rows, self.lock = {}, threading.Lock()
 
     def watch(self, name, way, run):
-        """Return run(), adding its time to the "forward", "backward" or "update" time of `name`."""
+        """Call run(), add the elapsed time to the row of op `name`, and return the result.
+
+        way: "forward", "backward" or "update".
+        """
         path = (*_path.get(), name)
         token, start = _path.set(path), time.perf_counter()
         try:
@@ -40,7 +44,7 @@ class Profile:
 
     @contextmanager
     def watching(self):
-        """Watch every op inside this block, in this thread and those of the engine."""
+        """Record the time of every op inside this block, in this thread and in engine threads."""
         token = observer.set(self.watch)
         try:
             yield self
@@ -49,10 +53,11 @@ class Profile:
 
 
 def profile(step, repeats):
-    """Call a step function of `cases` once to warm up, then `repeats` times while watching its ops.
+    """Call a step function once to warm up, then `repeats` times while its ops are being timed.
 
-    Returns means per step: {"milliseconds", "ops": rows, longest first, each followed by those
-    inside it, "rest": time outside the ops}.
+    Returns averages per step in a dictionary with the keys "milliseconds", "ops" and "rest". The
+    rows in "ops" are sorted from longest to shortest, and each one is followed by its nested rows;
+    "rest" is the time spent outside the ops.
     """
     found, taken = Profile(), 0.0
     step()
@@ -70,7 +75,7 @@ def profile(step, repeats):
 
 
 def _sorted(rows, repeats, whole, inside=()):
-    """Yield the rows directly inside a path, each followed by those inside it."""
+    """Yield the rows directly below a path, each followed by its own nested rows."""
     own = {path: row for path, row in rows.items() if path[:-1] == inside}
     times = {path: row["forward"] + row["backward"] + row["update"] for path, row in own.items()}
     for path in sorted(own, key=times.get, reverse=True):

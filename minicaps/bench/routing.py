@@ -1,4 +1,4 @@
-"""Routings and capsule layers alone: how they grow, or how they do beside PyTorch."""
+"""Time individual routing algorithms and capsule layers at growing sizes or against PyTorch."""
 
 import statistics
 import tracemalloc
@@ -11,8 +11,8 @@ from minicaps.bench.tasks import POSE, conv_task, dense_task, em_task, matrix_ta
 from minicaps.bench.timing import contest, print_heads, print_results, race
 from minicaps.routing import route_in_blocks
 
-BATCH, LAYER_BATCH = 128, 16  # where none is asked for; LAYER_BATCH against PyTorch
-BASE = {"children": 256, "parents": 16, "iterations": 3}  # its votes, 32 MiB, leave most caches
+BATCH, LAYER_BATCH = 128, 16  # defaults; LAYER_BATCH for most contests with PyTorch
+BASE = {"children": 256, "parents": 16, "iterations": 3}  # its votes, 32 MiB, exceed most caches
 _VECTORS: dict[str, Any] = {
     **{f"agreement, {kind}": partial(routing.agreement, update=kind) for kind in routing.UPDATES},
     **{name: route for name, route in routing.ROUTINGS.items() if name != "agreement"},
@@ -23,27 +23,27 @@ ROUTINGS = {
     "em": routing.em,
     **{f"{name}, implicit": partial(_VECTORS[name], gradient="implicit") for name in _FIXED_POINTS},
 }
-# Convolutional layers of the small matrix capsule network for images of 28×28:
+# Convolutional layers of the small matrix capsule network for 28×28 images:
 # side of the grid, types of children, types of parents, stride
 LAYERS = ((14, 8, 16, 2), (6, 16, 16, 1))
 DIGITCAPS = (1152, 10, 8)  # of CapsNet, preset paper: I, J, N
 
 
 def sizes(batch):
-    """Sizes of the table: {title: numbers}, the base first."""
+    """Return the sizes of the table as {title: numbers}, starting with the base size."""
     base = {"batch": batch, **BASE}
     return {"base": base, **{f"2 × {name}": base | {name: 2 * n} for name, n in base.items()}}
 
 
 def grow(batch, repeats):
-    """Time the routings at several sizes and measure their memory: printed, and as a dictionary."""
+    """Measure the time and memory of routing at several sizes; print and return the results."""
     batch = batch or BATCH
-    print(f"Routings, forward and backward, float32, base: {batch} samples,")
+    print(f"Routing, forward and backward, float32, base: {batch} samples,")
     print(", ".join(f"{n} {what}" for what, n in BASE.items()) + f", poses of {POSE}")
-    print("MiB: peak above what the votes and their gradient take; (ratio to base)")
+    print("MiB: peak memory beyond the votes and their gradient; (ratio to base)")
     table = []
     with warnings.catch_warnings():
-        # So few iterations do not solve for a fixed point, and all of them are done.
+        # With so few iterations, no fixed point is reached, so all of them are carried out.
         warnings.filterwarnings("ignore", ".* iterations did not find", RuntimeWarning)
         _print_titles(sizes(batch))
         for name in ROUTINGS:
@@ -55,7 +55,7 @@ def grow(batch, repeats):
 
 
 def _grow_one(name, batch, repeats):
-    """Rows of the table, one for each size, the base first."""
+    """Return the table rows of one routing algorithm, starting with the base size."""
     tasks = {size: growth_task(name, **numbers) for size, numbers in sizes(batch).items()}
     times = race({f"{name}, {size}": tasks[size].step for size in tasks}, repeats, pause=0)
     rows = []
@@ -71,13 +71,16 @@ def _grow_one(name, batch, repeats):
 
 
 def growth_task(name, batch, children, parents, iterations):
-    """The task of one cell of the table; name: one of ROUTINGS."""
+    """Return the task for one cell of the table.
+
+    name: a key of ROUTINGS.
+    """
     make = em_task if name == "em" else votes_task
     return make(partial(ROUTINGS[name], iterations=iterations), batch, children, parents)
 
 
 def peak_memory(task):
-    """Peak of forward and backward in MiB, above what votes and their gradient take."""
+    """Return the peak memory of a step in MiB, excluding the votes and their gradient."""
     tracemalloc.start()
     try:
         task.step()
@@ -93,7 +96,7 @@ def _print_titles(sizes):
 
 
 def _print_rows(rows):
-    """Two lines for each routing: time and memory at every size, with the ratio to the base."""
+    """Print time and memory of one routing algorithm at each size, with ratios to the base size."""
     base, *others = rows
     for label, unit, value, ratio in (
         (base["routing"], "ms", "median", "time_ratio"),
@@ -104,11 +107,11 @@ def _print_rows(rows):
 
 
 def compare(batch, repeats):
-    """Time routings and layers against PyTorch: printed, and as a dictionary."""
+    """Time routing and capsule layers against PyTorch; print the results and return them."""
     from minicaps.bench import twins_routing as twins
 
     columns, found = ("median", "spread", "images_per_second", "ratio"), []
-    print("Routings and capsule layers, forward and backward to all inputs and weights, float32")
+    print("Routing and capsule layers, forward and backward to all inputs and weights, float32")
     for title, kind, images, task in contests(batch):
         print(f"\n{title}, {images} images")
         racers = {"minicaps": task.step}
@@ -125,7 +128,7 @@ def compare(batch, repeats):
 
 
 def contests(batch):
-    """Yield (title, kind, images, task) for every task that PyTorch does too.
+    """Yield (title, kind, images, task) for every task that is compared with PyTorch.
 
     batch: images, or None for the defaults.
     """
@@ -146,7 +149,10 @@ def contests(batch):
 
 
 def _given_em(images, side, types, parents, stride):
-    """The votes of all windows, each a sample of its own, routed as a layer does."""
+    """Return an EM routing task in which each window is a separate sample.
+
+    The samples are processed in blocks, as in a layer.
+    """
 
     def route(votes, activations, *betas):
         size = 16 * votes.size // len(votes)

@@ -1,6 +1,6 @@
-"""Tasks for `minicaps.bench`: routing or a capsule layer, forward and backward to all inputs.
+"""Tasks for `minicaps.bench`: forward and backward pass of a routing algorithm or a capsule layer.
 
-Letters: B batch, I children of N numbers, J parents of D.
+Notation: batch size B, I children of N numbers, and J parents of D numbers.
 """
 
 import numpy as np
@@ -12,11 +12,12 @@ POSE = 16  # D
 
 
 class Task:
-    """Compute results = route(*arrays), and the gradients of Σ results · cotangents.
+    """Task that computes results = route(*arrays) and the gradients of Σ results · cotangents.
 
-    route: function of tensors that returns `Routed`. arrays: inputs to differentiate by; the memory
-    order of the first one matters, so each twin chooses its own. cotangents: one for each result
-    that is used, which are the poses and, for EM, the activations.
+    route: function of tensors that returns `Routed`. arrays: inputs with respect to which gradients
+    are computed; the memory order of the first one affects the speed, so each twin chooses its own.
+    cotangents: one array for each result that is used, namely the poses and, for EM, the
+    activations.
     """
 
     windows = None
@@ -37,7 +38,9 @@ class Task:
 
 
 class LayerTask(Task):
-    """Task of a layer, whose arrays are its parameters, weights first, followed by its inputs.
+    """Task that runs a layer on its parameters and inputs.
+
+    The arrays are the layer's weights, its other parameters, and its inputs, in this order.
 
     windows: the `Windows` of a convolutional layer, or None.
     """
@@ -54,14 +57,17 @@ class LayerTask(Task):
 
 
 def votes_task(route, batch, children, parents):
-    """Return the task of routing random votes of vector capsules."""
+    """Return a task that routes random votes of vector capsules."""
     rng = np.random.default_rng(0)
     votes = _normal(rng, batch, children, parents, POSE)
     return Task(route, [votes], [_normal(rng, batch, parents, POSE)])
 
 
 def em_task(route, batch, children, parents):
-    """Return the task of EM routing; as in a layer, the votes have the children last in memory."""
+    """Return a task that routes random votes by EM.
+
+    As in a layer, the children form the last axis of the votes in memory.
+    """
     rng = np.random.default_rng(0)
     votes = _normal(rng, batch, parents, POSE, children).transpose(0, 3, 1, 2)
     activations = rng.uniform(0.1, 0.9, (batch, children)).astype(np.float32)
@@ -71,7 +77,10 @@ def em_task(route, batch, children, parents):
 
 
 def dense_task(batch, children, parents, size, **options):
-    """Return the task of a `DenseCaps` layer, as in CapsNet; options: those of its routing."""
+    """Return a task for a `DenseCaps` layer, as in CapsNet.
+
+    options: options of the routing.
+    """
     rng = np.random.default_rng(0)
     layer = nn.DenseCaps((children, size), (parents, POSE), rng, **options)
     capsules = 0.2 * _normal(rng, batch, children, size)
@@ -79,7 +88,7 @@ def dense_task(batch, children, parents, size, **options):
 
 
 def conv_task(batch, side, types, parents, stride):
-    """Return the task of a `ConvCaps` layer with 3×3 windows on a `side` × `side` grid."""
+    """Return a task for a `ConvCaps` layer with 3×3 windows on a `side` × `side` grid."""
     rng = np.random.default_rng(0)
     layer = nn.ConvCaps((types, POSE), (parents, POSE), 3, rng, stride=stride)
     windows = Windows((side, side), 3, stride, types)
@@ -89,7 +98,7 @@ def conv_task(batch, side, types, parents, stride):
 
 
 def matrix_task(batch, side, types, parents, stride):
-    """Return the task of a `MatrixConvCaps` layer with 3×3 windows on a `side` × `side` grid."""
+    """Return a task for a `MatrixConvCaps` layer with 3×3 windows on a `side` × `side` grid."""
     rng = np.random.default_rng(0)
     layer = nn.MatrixConvCaps(types, parents, 3, rng, stride=stride)
     windows = Windows((side, side), 3, stride, types)

@@ -30,7 +30,7 @@ def contest(racers, rivals, repeats, join=None):
 
 
 def race(racers, repeats, pause=None):
-    """Warm up each step function, then let them take turns; return {name: [milliseconds]}."""
+    """Warm up the step functions, then time them in turn; return {name: [milliseconds]}."""
     times = {name: [] for name in racers}
     total = len(racers) * (1 + repeats)
     with tqdm(total=total, unit="step", leave=False, disable=None) as bar:
@@ -48,14 +48,14 @@ def race(racers, repeats, pause=None):
 
 
 def _wait(seconds):
-    """Wait without sleeping, since OpenMP may lose 10 ms after both cores have slept."""
+    """Wait in a busy loop, because OpenMP may lose 10 ms after both cores have been idle."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         pass
 
 
 def summarise(times):
-    """Return a row for each name: median, spread, and ratio to the first median."""
+    """Return one row per name with the median, the spread, and the ratio to the first median."""
     first = statistics.median(next(iter(times.values())))
     return [
         {
@@ -84,7 +84,7 @@ NAMES = 37  # width of the first column; all columns together take 100
 
 
 def print_heads(columns=COLUMNS):
-    """Print the column titles of a table with the given keys of COLUMNS."""
+    """Print the titles of the given columns, which are keys of COLUMNS."""
     print(" " * NAMES + "".join(f"{COLUMNS[c][0]:>{COLUMNS[c][1]}}" for c in columns))
 
 

@@ -1,4 +1,4 @@
-"""CapsNet written by hand in PyTorch, float32: the reference for `minicaps.bench`.
+"""Handwritten implementation of CapsNet in PyTorch, float32: the reference for `minicaps.bench`.
 
 A twin takes the weights of a minicaps CapsNet and computes the same loss and lengths.
 """
@@ -46,7 +46,8 @@ def steps(variants, case, material):
 def maker(name):
     """Return a function that creates the twin's step function from a case and its material.
 
-    name: a key of `steps`. On return, PyTorch has loaded everything that it loads on first use.
+    name: a key of `steps`. Calling this function also triggers the lazy loading that PyTorch
+    performs on first use.
     """
     number, variant = torch.zeros(1, requires_grad=True), _named(name)
     number.sum().backward()
@@ -59,9 +60,10 @@ def _named(name):
 
 
 def compiled(name, case, material):
-    """Compile a twin with `torch.compile`; return its step function and its first call's seconds.
+    """Compile a twin with `torch.compile`; return its step function and the compilation time.
 
-    Raises whatever PyTorch raises if it cannot compile, for example without a C++ compiler.
+    The compilation time is the duration of the first call in seconds. PyTorch raises an error if
+    the compilation fails, for example without a C++ compiler.
     """
     torch.compiler.reset()  # earlier compilations count toward a limit
     twin = Twin(material[0], _named(name))
@@ -109,7 +111,7 @@ class Twin:
         return functools.partial(self.infer, images)
 
     def classify(self, images):
-        """Return the class capsules (B, J, D) of images (B, C, H, W), and their lengths (B, J)."""
+        """Return the class capsules (B, J, D) and their lengths (B, J) for images (B, C, H, W)."""
         p = self.parameters
         x = images.contiguous(memory_format=self.format)
         *convolutions, last = self.strides
@@ -122,7 +124,10 @@ class Twin:
         return v, torch.linalg.vector_norm(v, dim=-1)
 
     def loss(self, images, labels):
-        """Return margin plus reconstruction loss for images (B, C, H, W) and labels (B,)."""
+        """Return the total loss for images (B, C, H, W) and labels (B,).
+
+        The total is the margin loss plus the weighted reconstruction loss.
+        """
         p, batch = self.parameters, len(images)
         v, lengths = self.classify(images)
         present = F.one_hot(labels, v.shape[1]).to(v.dtype)
@@ -137,7 +142,7 @@ class Twin:
         return margin + 0.0005 * (difference * difference).sum() / batch
 
     def step(self, images, labels):
-        """Take one training step; return the loss before it."""
+        """Perform one training step and return the loss computed before the update."""
         self.optimizer.zero_grad()
         loss = self.loss(images, labels)
         loss.backward()

@@ -1,7 +1,9 @@
-"""Routing and capsule layers written by hand in eager PyTorch, float32, for `minicaps.bench`.
+"""Handwritten routing and capsule layers in eager PyTorch, float32, for `minicaps.bench`.
 
-A twin takes the arrays of a task in `tasks`. Letters: B samples, or windows of all samples;
-I children of N numbers, J parents of D.
+Each twin operates on the arrays of a task defined in `tasks`.
+
+Notation: B is the number of samples or the number of windows in all samples. There are I children
+of N numbers and J parents of D numbers.
 """
 
 import functools
@@ -19,21 +21,21 @@ def squash(s):
 
 
 class Samples:
-    """Couplings of children that divide themselves among the J parents of their sample."""
+    """Couplings that divide each child among the J parents in its sample."""
 
     gather = staticmethod(lambda children: children)
     couple = staticmethod(torch.softmax)
 
     def start(self, children, parents):
-        """Return children (B, I, …) times their couplings in the first iteration."""
+        """Multiply the children (B, I, …) by their couplings in the first iteration."""
         return children / parents
 
 
 class Windows:
-    """Couplings of children that divide themselves among the parents of all windows they lie in.
+    """Couplings that divide each child among the parents of all windows that contain the child.
 
-    windows: a `minicaps.routing.couplings.Windows`. Every sum over positions is a product with a
-    matrix of zeros and ones.
+    windows: a `minicaps.routing.couplings.Windows`. Sums over positions are computed as products
+    with a matrix of zeros and ones.
     """
 
     def __init__(self, windows):
@@ -49,12 +51,15 @@ class Windows:
         self.same = torch.where(self.shared.gather(1, order) > 0, order, own)
 
     def gather(self, grid):
-        """Return the children of every window: (B, H, W, T, …) -> (B·P·Q, K·K·T, …)."""
+        """Gather the children of every window: (B, H, W, T, …) -> (B·P·Q, K·K·T, …)."""
         b, h, w, t, *rest = grid.shape
         return (self.held @ grid.reshape(b, h * w, -1)).view(-1, self.places * t, *rest)
 
     def couple(self, logits, axis):
-        """Return the softmax of logits with axes B·P·Q, I and, at `axis`, J."""
+        """Compute couplings from logits with the parents along `axis`.
+
+        The other axes of the logits are B·P·Q and I.
+        """
         shape = -1, len(self.shared), self.types
         with torch.no_grad():
             top = logits.amax(axis)
@@ -75,14 +80,14 @@ SAMPLES = Samples()
 
 
 def _votes(u, weight, order):
-    """Return votes (I, B, J, D), permuted to `order`, from u (B, I, N) and weight (I, N, J, D)."""
+    """Compute votes (I, B, J, D) from u (B, I, N) and weight (I, N, J, D), and permute the axes."""
     i, n, *parents = weight.shape
     votes = torch.bmm(u.transpose(0, 1), weight.view(i, n, -1))
     return votes.view(i, len(u), *parents).permute(order).contiguous()
 
 
 def route_matmul(u, weight, among=SAMPLES):
-    """Route with the full gradient, by matrix products; the first iteration needs no votes."""
+    """Route by matrix products with the full gradient, using no votes in the first iteration."""
     i, n, j, d = weight.shape
     votes = _votes(u, weight, (1, 2, 0, 3))  # (B, J, I, D)
     s = among.start(u, j).flatten(1) @ weight.view(i * n, j * d)
@@ -94,7 +99,10 @@ def route_matmul(u, weight, among=SAMPLES):
 
 
 def route_einsum(u, weight, among=SAMPLES):
-    """Route with the full gradient, written like the formulas; weight (I, J, N, D)."""
+    """Route with the full gradient, using einsum to translate the equations directly.
+
+    weight: (I, J, N, D).
+    """
     votes = torch.einsum("bin,ijnd->bjid", u, weight)
     b = votes.new_zeros(votes.shape[:3])
     for iteration in range(ITERATIONS):
@@ -105,7 +113,7 @@ def route_einsum(u, weight, among=SAMPLES):
 
 
 def route_popular(u, weight):
-    """Route with constant couplings, by broadcast products, as most repositories do."""
+    """Route by broadcast products with constant couplings, as is common in public repositories."""
     votes = torch.matmul(weight, u[:, None, :, :, None]).squeeze(-1)  # weight (J, I, D, N)
     seen = votes.detach()
     b = votes.new_zeros(votes.shape[:3])
@@ -118,7 +126,10 @@ def route_popular(u, weight):
 
 
 def route_without_votes(u, weight, among=SAMPLES):
-    """Route with the full gradient, s_j = Σ_i c_ij u_i W_ij as one product; weight (J, I, N, D)."""
+    """Route with the full gradient, computing s_j = Σ_i c_ij u_i W_ij as a single product.
+
+    weight: (J, I, N, D).
+    """
     size = u.shape[1:]
     weight = weight.flatten(1, 2)  # (J, I·N, D)
     v, b = squash(among.start(u, len(weight)).flatten(1) @ weight), 0  # (J, B, D)
@@ -129,7 +140,7 @@ def route_without_votes(u, weight, among=SAMPLES):
 
 
 def by_matmul(x, y, axis):
-    """Return the sum over an axis, 2 or 3, of x (B, J, ·, ·) times y (B, J, ·)."""
+    """Multiply x (B, J, ·, ·) by y (B, J, ·), and sum the product over axis 2 or 3."""
     return (y.unsqueeze(2) @ x).squeeze(2) if axis == 2 else (x @ y.unsqueeze(3)).squeeze(3)
 
 
@@ -142,7 +153,7 @@ def by_products(x, y, axis):
 
 
 class Deviations:
-    """Gaussians of votes, computed from (V − μ)².
+    """Gaussians fitted to the votes, with variances computed from (V − μ)².
 
     axis: axis of the children, 2 or 3. contract: `by_matmul`, `by_einsum` or `by_products`.
     """
@@ -151,7 +162,7 @@ class Deviations:
         self.votes, self.axis, self.contract = votes, axis, contract
 
     def fit(self, share):
-        """Return the means and variances (B, J, D) for children with shares (B, J, I)."""
+        """Return the means and variances (B, J, D) of the votes, weighted by `share` (B, J, I)."""
         mean = self.contract(self.votes, share, self.axis)
         self.square = (self.votes - mean.unsqueeze(self.axis)).square()
         return mean, self.contract(self.square, share, self.axis)
@@ -162,7 +173,7 @@ class Deviations:
 
 
 class Moments:
-    """Gaussians of votes, computed from V and V² side by side; inaccurate where |μ| ≫ σ."""
+    """Gaussians fitted to the votes, computed from V and V² together; inaccurate if |μ| ≫ σ."""
 
     def __init__(self, votes, axis, contract):
         self.both = torch.cat([votes, votes.square()], 5 - axis)
@@ -179,7 +190,7 @@ class Moments:
 
 
 def em(votes, activations, beta_u, beta_a, among, *, axis, contract, gaussians=Deviations):
-    """Route by EM; votes (B, J, I, D) or (B, J, D, I), with the children along `axis`."""
+    """Route votes (B, J, I, D) or (B, J, D, I) by EM, with the children along `axis`."""
     gaussians = gaussians(votes, axis, contract)
     j = len(beta_u)
     w = among.start(activations, j).unsqueeze(1).expand(-1, j, -1)  # (B, J, I)
@@ -197,7 +208,7 @@ def em(votes, activations, beta_u, beta_a, among, *, axis, contract, gaussians=D
 
 
 def matrix_capsules(weight, beta_u, beta_a, poses, activations, among, *, axis, **options):
-    """Route by EM, with the votes of a grid of poses and weight (I, 4, J, 4)."""
+    """Compute votes from a grid of poses and weight (I, 4, J, 4), and route them by EM."""
     poses, activations = among.gather(poses), among.gather(activations)
     b, i, n, _ = poses.shape
     j = weight.shape[2]
@@ -209,7 +220,7 @@ def matrix_capsules(weight, beta_u, beta_a, poses, activations, among, *, axis, 
 
 
 def _capsules(route, axes):
-    """Return a capsule layer with routing by agreement, and the axis order of its weight."""
+    """Return a capsule layer that uses routing by agreement, and the axis order of its weights."""
     return (lambda weight, u, among: (route(among.gather(u), weight, among),)), axes
 
 

@@ -1,4 +1,4 @@
-"""Make the C library keep the memory of freed arrays."""
+"""Make the C library retain the memory of freed arrays."""
 
 import ctypes
 import sys
@@ -7,13 +7,13 @@ M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
 
 
 def keep_memory():
-    """Ask glibc to keep freed memory for later arrays; return whether it agreed.
+    """Ask glibc to keep freed memory for later arrays; return whether the request succeeded.
 
     By default, glibc maps fresh memory for each large array and unmaps it when the array is freed,
-    so every step of a training loop pays again for clearing the pages of all its temporaries. With
-    mapping and heap trimming disabled, the pages are reused. The process then never shrinks below
-    its peak, which is why the commands call this function but importing minicaps does not. All
-    threads share the kept memory. On systems other than Linux with glibc, nothing happens.
+    so the pages of all temporary arrays must be cleared again in every training step. When mapping
+    and heap trimming are disabled, the pages are reused. The process then never shrinks below its
+    peak, which is why the commands call this function but importing minicaps does not. All threads
+    share the kept memory. This function has no effect on systems other than Linux with glibc.
     """
     if not sys.platform.startswith("linux"):
         return False

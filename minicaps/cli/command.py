@@ -18,12 +18,12 @@ from minicaps.threads import one_blas_thread
 
 
 class WrongUsage(Exception):
-    """Options that are invalid for this data or run; the parser reports them as usage errors."""
+    """Usage error for options that turn out to be invalid for the data or the run."""
 
 
 @contextmanager
 def usage():
-    """Re-raise a ValueError, found before any work is done, as WrongUsage."""
+    """Convert ValueError to WrongUsage in a block that runs before any work is done."""
     try:
         yield
     except ValueError as error:
@@ -31,9 +31,9 @@ def usage():
 
 
 def start(main):
-    """Run `main`, even if standard output is a pipe, closed, or unable to show some characters.
+    """Run `main`, even if standard output is closed, is a pipe, or cannot display some characters.
 
-    Only `main` handles Ctrl-C: before and after it runs, there is nothing to save, so Ctrl-C ends
+    Only `main` handles Ctrl-C. Before and after `main`, there is nothing to save, so Ctrl-C ends
     the process (see `minicaps.cli.silence`).
     """
     keep_memory()
@@ -42,7 +42,7 @@ def start(main):
 
 
 def _with_streams(main):
-    """Run `main` with its standard output, and return the exit code."""
+    """Prepare the standard streams, run `main`, and return the exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed: no file opened later may take its place
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (stays open until we exit)
@@ -63,8 +63,10 @@ def _with_streams(main):
 
 
 def guarded(name, work, *, no_memory="try fewer or smaller images"):
-    """Run work() and return its exit code, or 0 if it returns None. Errors that a user can cause
-    are printed as one sentence, with exit code 1 (130 for Ctrl-C); each warning is printed once.
+    """Run work() and return its exit code, or 0 if the result is None.
+
+    Errors that a user can cause are printed as one sentence and result in exit code 1, or 130 for
+    Ctrl-C. Each warning is printed only once.
 
     name: name of the command, such as minicaps.train. no_memory: what to try if memory runs out.
     """
@@ -95,7 +97,7 @@ def fail(name, message, code=1):
 
 @contextmanager
 def _warned_once(name):
-    """Print warnings as messages, but only the first one from each line of code."""
+    """Print warnings as messages, but only the first warning from each line of code."""
     told = set()
 
     def show(message, category, filename, lineno, file=None, line=None):
@@ -112,7 +114,10 @@ def _warned_once(name):
 
 
 def parser_for_run(name, about, examples):
-    """Return the parser of a command for a trained network, RUN; both texts are shown verbatim."""
+    """Return a parser for a command that uses a trained network RUN.
+
+    about, examples: texts that are shown verbatim.
+    """
     parser = argparse.ArgumentParser(
         prog=f"python -m {name}",
         description=about,

@@ -16,7 +16,7 @@ from minicaps.threads import cores
 
 
 def describe_machine():
-    """Return the hardware, the software versions and the load that measured times depend on."""
+    """Return the hardware, software versions and system load, which affect measured times."""
     return {
         "cpu": _cpu_model(),
         "cores": cores(),
@@ -45,7 +45,7 @@ def process_peak():
 def in_a_process(module, *arguments):
     """Run `python -m module` in a separate process and return its standard output.
 
-    Raises ProcessError, with the last line of the error output, if the process fails.
+    Raises ProcessError with the last line of the error output if the process fails.
     """
     paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -81,7 +81,7 @@ def _blas():
 
 
 def print_machine(report):
-    """Print the report of `describe_machine`, and the version of PyTorch if it is included."""
+    """Print the report of `describe_machine`, including the version of PyTorch if available."""
     print(f"{report['cpu']}, {report['cores']} cores, Python {report['python']}")
     ours = f"minicaps {report['minicaps']}, NumPy {report['numpy']}: {report['threads']} threads"
     print(f"{ours}; {report['blas']}: {report['blas_threads'] or 'unknown'} per thread")

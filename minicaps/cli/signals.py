@@ -5,7 +5,10 @@ from contextlib import contextmanager
 
 
 class StopRequest:
-    """Truthy once SIGINT (Ctrl-C) or SIGTERM has arrived; a second signal interrupts at once."""
+    """Flag that becomes true when SIGINT (Ctrl-C) or SIGTERM arrives.
+
+    A second signal interrupts the program immediately.
+    """
 
     def __init__(self):
         self.signal = None
@@ -15,7 +18,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self):
-        """Record signals in the block, so that they never interrupt an update."""
+        """Record signals inside the block so that they do not interrupt a parameter update."""
 
         def note(number, frame):
             self.signal = number

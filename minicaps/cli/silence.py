@@ -1,7 +1,8 @@
-"""Keep Ctrl-C silent while a command is still being imported.
+"""Suppress the traceback of Ctrl-C while a command is still being imported.
 
 `python -m minicaps.…` imports this first: until `minicaps.cli.command.start` takes over, Ctrl-C
-ends the process without a traceback. In any other program, this module leaves signals alone.
+ends the process without a traceback. In other programs, this module does not change the handling of
+signals.
 """
 
 import signal

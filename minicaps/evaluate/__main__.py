@@ -33,7 +33,10 @@ examples (the first line creates a run in about a minute):
 
 
 def main(arguments=None):
-    """Run the command; return its exit code: 0 success, 1 failure, 2 wrong usage, 128+n signal."""
+    """Run the command and return the exit code.
+
+    The exit code is 0 on success, 1 on failure, 2 on usage errors, and 128+n on signal n.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -89,7 +92,7 @@ def _introduce(run, chosen):
 
 
 def _claim(folder, source):
-    """Create the results folder, or reuse one that an evaluation created; reject any other."""
+    """Create the results folder or reuse one from an earlier evaluation; reject other folders."""
     if source not in data.NAMES and _lies_in(folder.resolve(), Path(source).resolve()):
         raise WrongUsage(f"{folder} is inside the data folder: choose another --out")
     results_folder(folder)
@@ -105,7 +108,7 @@ def _lies_in(folder, outer):
 
 
 def _is_ours(folder):
-    """Return whether an evaluation created the folder, judging by the first file it writes."""
+    """Return whether the folder contains the file that every evaluation writes first."""
     try:
         return "checkpoint" in json.loads((folder / "evaluation.json").read_text())
     except (OSError, ValueError, TypeError):

@@ -11,7 +11,7 @@ from minicaps.threads import one_blas_thread
 
 
 def evaluate(model: Network, images: Array | list, labels: Array) -> dict:
-    """Evaluate a network on images and labels in memory, leaving the network unchanged.
+    """Evaluate a network on images and labels in memory without changing the network.
 
     Parameters
     ----------
@@ -20,8 +20,8 @@ def evaluate(model: Network, images: Array | list, labels: Array) -> dict:
     images
         Images in any form that `minicaps.models.Network.predict` accepts.
     labels
-        Names or indices (n,) of the network's classes or, if it is multi-label, zeros and ones
-        (n, J).
+        Names or indices (n,) of the network's classes, or zeros and ones (n, J) for a multi-label
+        network.
 
     Returns
     -------

@@ -8,13 +8,13 @@ Z95 = 1.959963984540054  # 97.5th percentile of the standard normal distribution
 
 
 def wilson(right: int, samples: int) -> tuple[float, float]:
-    """Return the 95 % Wilson score interval of a rate p = right/samples, with z = `Z95`.
+    """Return the 95% Wilson score interval for a proportion p = right/samples, with z = `Z95`.
 
         (p + z²/2n ± z·√(p(1 − p)/n + z²/4n²)) / (1 + z²/n)
 
-    The interval contains every rate from which `right` deviates by at most z standard deviations,
-    and it lies within [0, 1]. Unlike p ± z·√(p(1 − p)/n), it keeps a positive width when all
-    predictions are correct. Wilson 1927, J. Am. Stat. Assoc. 22.
+    The interval contains every proportion from which `right` deviates by at most z standard
+    deviations, and it lies within [0, 1]. Unlike p ± z·√(p(1 − p)/n), the Wilson interval has a
+    positive width even if all predictions are correct. Wilson 1927, J. Am. Stat. Assoc. 22.
     """
     if not 0 <= right <= samples or samples < 1:
         raise ValueError(
@@ -28,21 +28,24 @@ def wilson(right: int, samples: int) -> tuple[float, float]:
 
 
 def confusion_matrix(labels, answers, classes: int) -> np.ndarray:
-    """Return how often class k (row) was predicted as class j (column): (classes, classes) int64.
+    """Count how often images of class k are predicted as class j.
 
-    labels, answers (n,): indices of the true and of the predicted classes.
+    labels, answers (n,): indices of the true and of the predicted classes. Returns an int64 array
+    (classes, classes) with true classes in rows and predicted classes in columns.
     """
     pairs = np.asarray(labels) * classes + answers
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
 
 def table(class_names, *, pictures, answered, right) -> list[dict]:
-    """Return a row of metrics for each class, given arrays of counts (classes,).
+    """Compute a row of metrics for each class from arrays of counts (classes,).
 
-    pictures: number of images of each class. answered: how often each class was predicted. right:
-    how often this was correct. Each row adds recall = right/pictures, precision = right/answered
-    and f1 = 2·right/(pictures + answered). A rate whose denominator is zero is None: the recall of
-    a class without images, the precision of a class that is never predicted.
+    pictures: number of images of each class. answered: number of predictions of each class. right:
+    number of correct predictions of each class.
+
+    Each row also contains recall = right/pictures, precision = right/answered and f1 =
+    2·right/(pictures + answered). A rate with a zero denominator is None, such as the recall of a
+    class without images or the precision of a class that is never predicted.
     """
     pictures, answered, right = pictures.tolist(), answered.tolist(), right.tolist()
     return [
@@ -64,7 +67,7 @@ def _rate(part, whole):
 
 
 def most_confused(confusion, most: int) -> list[tuple[int, int, int]]:
-    """Return up to `most` kinds of errors, most frequent first, as (class, prediction, count)."""
+    """Return the most frequent errors as up to `most` tuples (class, prediction, count)."""
     wrong = confusion - np.diag(confusion.diagonal())
     order = np.argsort(-wrong, axis=None, kind="stable")[:most]
     kinds = zip(*np.unravel_index(order, wrong.shape), wrong.ravel()[order], strict=True)
@@ -72,10 +75,11 @@ def most_confused(confusion, most: int) -> list[tuple[int, int, int]]:
 
 
 def rivals(activations, labels) -> tuple[np.ndarray, np.ndarray]:
-    """Return the strongest rival of each image's class (n,), and the margin over it (n,).
+    """Return the strongest rival class (n,) for each image and the margin of the true class (n,).
 
-    The margin a_own − a_rival is negative where the rival is the prediction. The activations have
-    shape (n, J), the labels (n,).
+    The rival is the class with the highest activation among all incorrect classes. The margin a_own
+    − a_rival is negative if the rival is predicted. The activations have shape (n, J), and the
+    labels have shape (n,).
     """
     rows = np.arange(len(labels))
     others = np.array(activations, dtype=np.float64)
@@ -86,10 +90,10 @@ def rivals(activations, labels) -> tuple[np.ndarray, np.ndarray]:
 
 
 def worst(activations, labels, most: int) -> np.ndarray:
-    """Return the indices of up to `most` images, worst prediction first.
+    """Return the indices of up to `most` images, starting with the worst prediction.
 
-    Errors are sorted by how far the true class falls behind, largest deficit first. Correct
-    predictions follow, smallest margin first.
+    Errors come first, in order of the rival's lead over the true class, starting with the largest.
+    Correct predictions follow in order of increasing margin.
     """
     _, ahead = rivals(activations, labels)
     right = activations.argmax(axis=1) == labels  # on a tie, the rival may be predicted

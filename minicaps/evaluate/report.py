@@ -1,7 +1,8 @@
 """Metrics, tables, figures and printed report of an evaluation.
 
-The prediction for an image is the class with the largest activation or, in multi-label data, every
-class whose activation exceeds a threshold. Both are sets of classes, so they share most counts.
+The prediction for an image is the class with the largest activation or, for multi-label data, the
+set of all classes with activations above a threshold. Most counts are defined for sets of classes
+and apply to single-label data as well.
 """
 
 import numpy as np
@@ -27,8 +28,8 @@ COLUMNS += (("F1", "f1", 9, ".2%"),)
 class Evaluation:
     """Predictions of a network for the images of `split`, from activations (n, J) on the host.
 
-    multi: whether the evaluation is multi-label. labels, answers (n, J): which classes each image
-    has, and which ones are predicted for it, as booleans.
+    multi: whether the evaluation is multi-label. labels, answers (n, J): boolean arrays of the true
+    and the predicted classes of each image.
     """
 
     def __init__(self, model, split, activations):
@@ -41,7 +42,7 @@ class Evaluation:
     def measure(self) -> dict:
         """Return integer counts, rates, the loss, and a row of metrics for each class.
 
-        "right" counts the images whose predicted classes are exactly the classes present.
+        "right" counts the images for which the predicted classes are exactly the true classes.
         """
         n, right = len(self.split), int((self.answers == self.labels).all(axis=1).sum())
         name, model = self.model.loss, self.model
@@ -67,7 +68,7 @@ class Evaluation:
         }
 
     def tables(self, result) -> dict:
-        """Return the tables to write as {file name: (header, rows)}."""
+        """Return the contents of the output tables as {file name: (header, rows)}."""
         return (_tables_of_several if self.multi else _tables_of_one)(self, result)
 
     def draw(self, result, folder):
@@ -81,17 +82,20 @@ class Evaluation:
         plotting.worst(*worst_of_one(self), folder / "worst.png")
 
     def _confusion(self, table):
-        """Return the confusion matrix; add each class's mean score over its images to `table`."""
+        """Return the confusion matrix, and add the mean score of each class to `table`.
+
+        The mean is taken over all images that belong to the class.
+        """
         for own, has, row in zip(self.activations.T, self.labels.T, table, strict=True):
             row["mean_score"] = float(own[has].mean(dtype=np.float64)) if has.any() else None
         answers, classes = self.activations.argmax(axis=1), len(table)
         return {"confusion": metrics.confusion_matrix(self.split.labels, answers, classes).tolist()}
 
     def _largest(self):
-        """Evaluate which classes are present when their number is given.
+        """Evaluate the k largest activations of each image, where k is its true number of classes.
 
-        "top_right" counts, among the images with k ≥ 1 classes, those where the k largest
-        activations belong to exactly these classes.
+        "top_right" counts the images with k ≥ 1 classes for which the k largest activations belong
+        to exactly these classes.
         """
         present = self.labels.sum(axis=1, keepdims=True)
         same = (highest(self.activations, present) == self.labels).all(axis=1)
@@ -100,7 +104,7 @@ class Evaluation:
         return {"top_samples": n, "top_right": right, "top_interval_95": interval}
 
     def _by_number(self):
-        """Count the correct predictions among the images with each number of classes."""
+        """Count the correct predictions separately for each number of classes per image."""
         present, right = self.labels.sum(axis=1), (self.answers == self.labels).all(axis=1)
         rows = [(k, present == k) for k in np.unique(present)]
         return {
@@ -151,10 +155,10 @@ def _tables_of_several(found, result):
 
 
 def worst_of_one(found):
-    """Return the arguments of `plotting.worst`, except the path, for the worst predictions.
+    """Return all arguments of `plotting.worst` except the path for the worst predictions.
 
-    If the network has a decoder, they include reconstructions from the capsule of the rival and
-    from that of the true class.
+    If the network has a decoder, the arguments include reconstructions from the capsules of the
+    rival and of the true class.
     """
     model, which = found.model, metrics.worst(found.activations, found.split.labels, WORST)
     some, scored = found.split.take(which), found.activations[which]
@@ -175,10 +179,10 @@ def worst_of_one(found):
 
 
 def worst_of_several(found, most=WORST):
-    """Return the arguments of `plotting.members`, except the path, for up to `most` images.
+    """Return all arguments of `plotting.members` except the path for up to `most` images.
 
-    The images with a class furthest on the wrong side of the threshold come first; the correct
-    ones follow, closest to the threshold first.
+    Errors come first, in order of decreasing distance from the threshold. Correct predictions
+    follow, in order of increasing distance from the threshold.
     """
     model, limit = found.model, 0 if found.model.logits else SEEN
     activations = found.activations
@@ -193,7 +197,7 @@ def worst_of_several(found, most=WORST):
 
 
 def report(result) -> list[str]:
-    """Return the lines to print: the rates with their confidence intervals, and the loss."""
+    """Format the rates with their confidence intervals and the loss as lines of text."""
     n, right, wrong, score = (result[key] for key in ("samples", "right", "wrong", "score"))
     interval, loss = result["accuracy_interval_95"], f"{result['loss_name']} loss"
     loss += f" {result['loss']:.4f}"
@@ -218,9 +222,10 @@ def _rate(what, right, samples, unit, interval):
 
 
 def report_classes(result) -> list[str]:
-    """Return the table of the classes, then the most frequent confusions.
+    """Format the table of classes, followed by the most frequent confusions.
 
-    For multi-label data, a line for each number of classes present replaces the confusions.
+    For multi-label data, the confusions are replaced by a line for each number of classes per
+    image.
     """
     rows, score = result["classes"], result["score"]
     images, correct = ("images", "pictures", 9, ","), ("correct", "right", 9, ",")
@@ -238,7 +243,7 @@ def report_classes(result) -> list[str]:
 
 
 def _table(names, rows, columns):
-    """Return the lines of a table with a name and the `columns` in each row."""
+    """Format a table with a name and the given columns in each row, and return its lines."""
     first = max(7, *(len(name) + 2 for name in names))
     lines = [
         f"\n{'class':{first}}" + "".join(f"{title:>{width}}" for title, _, width, _ in columns)

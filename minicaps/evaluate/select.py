@@ -1,4 +1,4 @@
-"""Select the images to evaluate a run on: its test set, another part of its data, or other data."""
+"""Select images for evaluation: the test set of a run, another part of its data, or other data."""
 
 import json
 import os
@@ -18,7 +18,7 @@ PARTS = ("test", "validation", "train")
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Images prepared for a network, identified by split.names.
+    """Images that are prepared for a network and identified by split.names.
 
     source: name or path of the data. part: one of PARTS, or "all". notes: messages to the user.
     """
@@ -30,10 +30,10 @@ class Samples:
 
 
 def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Samples:
-    """Return the images of a part of a run's own data, or of another source.
+    """Return the images from one part of the run's own data or from another source.
 
     source: name of a data set, or a path; by default, the data that the run was trained on. part:
-    one of PARTS; by default, "test" for the run's own data and everything for another source.
+    one of PARTS; by default, "test" for the run's own data and all images of another source.
     folder: folder to search first for the files of a named data set. invert: whether to invert
     light and dark in another source.
 
@@ -107,7 +107,10 @@ def _of_run(run, part, folder):
 
 
 def _cut(run, whole, part):
-    """Return a part of a data set, split as for training; unnamed images are named by index."""
+    """Split a data set as for training and return one part.
+
+    Unnamed images are named by their index.
+    """
     if run.options.data.compose:
         composed = _part(run, whole, part)
         return composed and _named(composed.take(np.arange(len(composed))))
@@ -124,7 +127,7 @@ def _part(run, whole, part):
 
 
 def _named(split, start=""):
-    """Name unnamed images by their index; with `start`, name all images by `start` and index."""
+    """Use indices as names for unnamed images, or rename all images to `start` plus their index."""
     if split.names is not None and not start:
         return split
     numbers = np.arange(len(split))
@@ -138,7 +141,7 @@ def _not_empty(pictures, run):
 
 
 def _split_names(run):
-    """Return the image names in each part of custom data, or None if training stored none."""
+    """Return the image names in each part of custom data, or None if the run did not save them."""
     path = run.folder / "split.json"
     try:
         names = json.loads(path.read_text())
@@ -208,13 +211,16 @@ def _of_other(run, source, part, folder, invert):
 
 
 def _for_network(split, whole, target):
-    """Convert the labels and images of a named data set to those that the network expects."""
+    """Convert the labels and images of a named data set to the form that the network expects."""
     numbers = np.array(target.numbers(whole.class_names, whole.name))
     return fitted(replace(split, labels=numbers[split.labels]), target)
 
 
 def _of_undivided(run, source, part, whole, notes):
-    """Return all images of a folder or file, or a part if they are the run's own data, moved."""
+    """Return all images of a folder or file, or only one part if `part` is given.
+
+    A part can be selected only if the source is a copy of the run's own data.
+    """
     names = _split_names(run)
     if part is not None:
         if names is None:

@@ -1,4 +1,7 @@
-"""Colors, names and files shared by all figures. Matplotlib is imported when one is drawn."""
+"""Colors, names and files shared by all figures.
+
+Matplotlib is imported only when a figure is drawn.
+"""
 
 import functools
 import io
@@ -26,7 +29,10 @@ def new_figure(width, height):
 
 
 def save(figure, path, foot=""):
-    """Write a figure as a PNG file. foot: line of text for a strip below the whole figure."""
+    """Write a figure to a PNG file.
+
+    foot: line of text for a strip below the whole figure.
+    """
     with replacing(path) as file:
         if foot:
             _with_foot(figure, foot).save(file, "png", dpi=(DPI, DPI))
@@ -35,9 +41,9 @@ def save(figure, path, foot=""):
 
 
 def _with_foot(figure, foot):
-    """Return the figure with a strip of text below it, as a Pillow image.
+    """Return the figure as a Pillow image with a strip of text below it.
 
-    The strip is drawn separately because a figure's layout reserves no space free of legends.
+    The strip is drawn separately because legends may overlap any text inside the figure.
     """
     from PIL import Image
 
@@ -52,9 +58,9 @@ def _with_foot(figure, foot):
 
 
 def names_as_they_are(draw):
-    """Decorate a drawing function so that class names appear literally.
+    """Decorate a drawing function so that class names are displayed literally.
 
-    A dollar sign does not start a formula, and characters that Matplotlib's default font lacks are
+    Dollar signs do not start formulas, and characters missing from Matplotlib's default font are
     taken from an installed font.
     """
 
@@ -72,12 +78,12 @@ def names_as_they_are(draw):
 
 
 def short(text, most=LONGEST):
-    """Return a text of at most `most` characters; a longer one keeps its start and its end."""
+    """Shorten a text to at most `most` characters by replacing the middle with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - most // 3 - 1]}…{text[-(most // 3) :]}"
 
 
 def channels_last(picture):
-    """Convert an image (C, H, W) to (H, W, 3) if C is 3, else to the channel mean (H, W)."""
+    """Convert an image (C, H, W) to (H, W, 3) if C is 3, otherwise to the channel mean (H, W)."""
     if len(picture) == 3:
         return np.moveaxis(picture, 0, -1)
     return picture.mean(axis=0)

@@ -19,9 +19,10 @@ MOST_NAMES = 100  # classes; with more, only every second, third, … is named
 
 @names_as_they_are
 def confusion(counts, class_names, path):
-    """Draw a confusion matrix of integer counts (J, J): classes as rows, predictions as columns.
+    """Draw a confusion matrix (J, J), with true classes as rows and predicted classes as columns.
 
-    The shade is the square root of a count's share of its row, so that one in a hundred is visible.
+    counts: integers (J, J). The shade is the square root of the count divided by its row total, so
+    that even one image in a hundred is visible.
     """
     n = len(counts)
     side = min(max(4.5, 1.5 + 0.36 * n), 12)  # inches
@@ -64,10 +65,10 @@ def _title_of_confusion(counts, class_names):
 
 @names_as_they_are
 def worst(images, drawn, captions, wrong, path):
-    """Draw images above their reconstructions, worst predictions first.
+    """Draw images above their reconstructions, starting with the worst predictions.
 
-    images (n, C, H, W). drawn: reconstructions (n, C, H, W) from the strongest rival's capsule and
-    from that of the true class, or None without a decoder. captions: two texts for each image, its
+    images (n, C, H, W). drawn: reconstructions (n, C, H, W) from the capsules of the strongest
+    rival and of the true class, or None without a decoder. captions: two texts for each image, its
     class and its rival. wrong (n,): whether the rival was predicted.
     """
     n, rows = len(images), [images, *(drawn or ())]

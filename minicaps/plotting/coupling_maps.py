@@ -1,4 +1,4 @@
-"""Figures of couplings: where in an image the parts that vote for a class lie."""
+"""Figures of couplings, which show the positions of the image parts that vote for a class."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ ROWS = 5  # iterations drawn
 
 @names_as_they_are
 def couplings(path, picture, columns, entropies, most, grid):
-    """Draw where the children that choose a parent lie, one row for each iteration.
+    """Draw the positions of the children that choose a parent, with one row for each iteration.
 
     columns: list of (title, maps, equal), with maps (iterations, rows, columns). entropies: entropy
     at each iteration in nats; most: its largest possible value. grid: a
-    `minicaps.models.sizes.ChildrenGrid`. If there are more than `ROWS` iterations, only that many
-    are drawn, including the first and the last.
+    `minicaps.models.sizes.ChildrenGrid`. If there are more than `ROWS` iterations, only `ROWS` of
+    them are drawn, including the first and the last.
     """
     drawn = np.unique(np.linspace(0, len(entropies) - 1, ROWS).round().astype(int))
     n = len(drawn)
@@ -36,11 +36,11 @@ def couplings(path, picture, columns, entropies, most, grid):
 
 
 def show_shares(figure, axes, shares, grid, equal, *, picture, title=None, spread=0):
-    """Draw the shares (rows, columns) that children send to a parent, at their image positions.
+    """Draw the share that each child sends to a parent at the child's position in the image.
 
-    grid: a `minicaps.models.sizes.ChildrenGrid`. equal: share if a child sent the same to every
-    parent, drawn in the middle shade. The shades extend from it as far as the shares do, and by at
-    least `spread`.
+    shares: (rows, columns). grid: a `minicaps.models.sizes.ChildrenGrid`. equal: share of a child
+    that is divided equally among all parents, drawn in the middle shade. spread: minimum range of
+    the color scale above and below `equal`; the scale is extended to cover all shares.
     """
     from matplotlib.colors import TwoSlopeNorm
 

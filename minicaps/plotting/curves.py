@@ -12,7 +12,10 @@ from minicaps.plotting.canvas import (
 
 
 def curves(history, path):
-    """Draw the loss and error of each epoch; `history` is a list of the rows of metrics.csv."""
+    """Draw the loss and error of each epoch.
+
+    history: list of the rows of metrics.csv.
+    """
     from matplotlib.ticker import MaxNLocator
 
     figure = new_figure(9, 3.6)
@@ -40,7 +43,7 @@ def curves(history, path):
 
 @names_as_they_are
 def reconstructions(images, drawn, labels, answers, path):
-    """Draw images above their reconstructions, both (n, C, H, W).
+    """Draw images (n, C, H, W) above their reconstructions, which have the same shape.
 
     labels, answers: names of the true and the predicted class of each image.
     """

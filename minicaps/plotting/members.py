@@ -18,7 +18,7 @@ MEMBERS = (BLUE, ORANGE, "#009E73", "#CC79A7")  # colors of the classes in an im
 
 @names_as_they_are
 def members(images, drawn, labels, seen, class_names, path, *, title=None):
-    """Draw multi-label images, and a reconstruction of each of their classes.
+    """Draw multi-label images with a reconstruction of every class in each image.
 
     images (n, C, H, W). drawn (n, P, C, H, W): reconstructions of the classes in labels (n, J), in
     class order, or None without a decoder. seen (n, J): the predicted classes. title: replaces the
@@ -45,7 +45,7 @@ def members(images, drawn, labels, seen, class_names, path, *, title=None):
 
 
 def _column(axes, rows, labels, seen, class_names):
-    """Draw an image of `members` above its reconstructions, labeled in their class colors."""
+    """Draw an image of `members` above its reconstructions, with labels in the class colors."""
     present, answer = (
         [short(class_names[k], 12) for k in np.flatnonzero(which)] for which in (labels, seen)
     )
@@ -68,7 +68,7 @@ def _column(axes, rows, labels, seen, class_names):
 
 
 def overlaid(drawn):
-    """Overlay images (P, C, H, W), each in its color from `MEMBERS`; return (H, W, 3)."""
+    """Overlay images (P, C, H, W) in the colors of `MEMBERS`, and return an image (H, W, 3)."""
     picture = np.zeros((*drawn.shape[2:], 3))
     for k, one in enumerate(drawn.mean(axis=1)):
         colour = MEMBERS[k % len(MEMBERS)]

@@ -1,4 +1,4 @@
-"""Figures of many small images side by side: the meaning of a capsule's numbers, and kernels."""
+"""Mosaics of small images that show convolution kernels or the meaning of capsule components."""
 
 import math
 
@@ -9,7 +9,7 @@ from minicaps.plotting.canvas import INK, channels_last, names_as_they_are, new_
 
 @names_as_they_are
 def sweeps(path, drawn, offsets, name):
-    """Draw how the reconstruction changes as each number of a capsule is varied, one per row.
+    """Draw the effect of each capsule component on the reconstruction, with one component per row.
 
     drawn: (D, offsets, C, H, W).
     """

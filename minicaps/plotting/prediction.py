@@ -18,7 +18,7 @@ SHOWN = 30  # bars, as many as are readable
 
 @names_as_they_are
 def prediction(path, picture, ranking, score, headline, *, shares=None, drawn=None):
-    """Draw an image (C, H, W) as the network sees it, and the prediction for it.
+    """Draw an image (C, H, W) as the network sees it, together with the prediction.
 
     ranking: list of (name, score), highest first. score: name of the score. shares: (map, grid,
     equal) as in `minicaps.plotting.coupling_maps.show_shares`. drawn: reconstruction (C, H, W) from
@@ -39,7 +39,7 @@ def prediction(path, picture, ranking, score, headline, *, shares=None, drawn=No
 
 
 def _bars(axes, ranking, score):
-    """Draw scores from 0 to 1 as bars, the highest at the top."""
+    """Draw scores from 0 to 1 as bars, with the highest score at the top."""
     names = [short(name) for name, _ in ranking[:SHOWN]]
     values = [value for _, value in ranking[:SHOWN]]
     places = range(len(values))

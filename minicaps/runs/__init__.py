@@ -1,4 +1,4 @@
-"""Run folders and checkpoints: write them, load a run with its model and data, and evaluate it."""
+"""Read and write run folders and checkpoints, and evaluate the models of trained runs."""
 
 from minicaps.runs.building import load_model
 from minicaps.runs.run import Run, open_run

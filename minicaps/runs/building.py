@@ -16,7 +16,7 @@ CENTRED = ("mnist", "strokes")  # data sets whose ink is centered
 
 
 def build_model(options, data):
-    """Build the model that `options` describe for the images and classes of `data`."""
+    """Build the model described by `options` for the images and classes of `data`."""
     own = options.model
     available = asdict(own) | {"decoder": bool(own.reconstruction), "seed": options.run.seed}
     wanted = models.options_of(own.name)
@@ -28,7 +28,7 @@ def build_model(options, data):
 
 
 def tell_apart(saved, here):
-    """Describe the differences between two networks, each given as the metadata of a checkpoint."""
+    """Describe the differences between two networks based on the metadata of their checkpoints."""
     known = [_flat(meta["model"], meta["options"]) for meta in (saved, here)]
     if known[0]["model"] != known[1]["model"]:  # their options differ, too
         known = [{"model": flat["model"]} for flat in known]
@@ -46,11 +46,11 @@ def _flat(config, options):
 
 
 def load_model(path: str | Path, device: Device | str = "cpu") -> Network:
-    """Load the network of a run folder (its best epoch) or a checkpoint file, in evaluation mode.
+    """Load a network in evaluation mode from a checkpoint file or the best epoch of a run folder.
 
-    device: a `minicaps.backend.Device` or the name of one. The network has the class names, loss
-    and preprocessing of its training; `predict` uses them. Raises CheckpointError if `path` holds
-    no checkpoint that this version of minicaps can read.
+    device: a `minicaps.backend.Device` or the name of one. The class names, loss and preprocessing
+    are restored from training for use by `predict`. Raises CheckpointError if `path` holds no
+    checkpoint that this version of minicaps can read.
     """
     device = choose_device(device) if isinstance(device, str) else device
     path = checkpoint.best_of(path)
@@ -59,7 +59,7 @@ def load_model(path: str | Path, device: Device | str = "cpu") -> Network:
 
 
 def build_saved(path, arrays, meta, device) -> Network:
-    """Build the model for `load_model` from what `checkpoint.load` returned for `path`."""
+    """Build the model for `load_model` from the arrays and metadata of a loaded checkpoint."""
     config, state = meta["model"], checkpoint.unpack(arrays, "model")
     try:
         model = models.build(

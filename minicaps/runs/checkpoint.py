@@ -1,4 +1,7 @@
-"""Checkpoints: .npz files of plain arrays and one JSON text. No pickle, so loading runs no code."""
+"""Save and load checkpoints, which are .npz files of plain arrays and one JSON string.
+
+Because checkpoints do not use pickle, loading a file never executes code.
+"""
 
 import json
 import zipfile
@@ -15,9 +18,9 @@ _META = "minicaps.json"
 
 
 def save(path, arrays, meta):
-    """Write {name: array} and `meta`, a dictionary that JSON can store, to `path` atomically.
+    """Write arrays {name: array} and `meta`, a JSON-serializable dictionary, to `path` atomically.
 
-    Raises CheckpointError if writing fails; an existing file is then left unchanged.
+    Raises CheckpointError if writing fails, in which case an existing file remains unchanged.
     """
     text = json.dumps({"format": FORMAT, **meta}).encode()
     with replacing(path) as file:
@@ -25,9 +28,9 @@ def save(path, arrays, meta):
 
 
 def best_of(path) -> Path:
-    """Return the checkpoint of a run folder's best epoch; any other path is returned unchanged.
+    """Return the path of the best checkpoint in a run folder; any other path is returned unchanged.
 
-    Raises CheckpointError for a folder without `best.npz`.
+    Raises CheckpointError if a folder does not contain `best.npz`.
     """
     path = Path(path)
     if path.is_dir():
@@ -42,7 +45,7 @@ def best_of(path) -> Path:
 
 
 def load(path, needs=()):
-    """Return (arrays, meta) as passed to `save`; raise CheckpointError if the file is unusable.
+    """Load (arrays, meta) as passed to `save`; raise CheckpointError if the file is unusable.
 
     needs: keys that `meta` must contain.
     """
@@ -74,7 +77,10 @@ def load(path, needs=()):
 
 @contextmanager
 def resuming(folder):
-    """Lock a run folder and yield (arrays, meta) of its last checkpoint, or None if it has none."""
+    """Lock a run folder and yield its last checkpoint as (arrays, meta), or None.
+
+    The value is None if the folder does not contain a checkpoint yet.
+    """
     with locked(folder):
         last = Path(folder, "last.npz")
         yield load(last, ("model", "options", "progress")) if last.exists() else None
@@ -82,7 +88,7 @@ def resuming(folder):
 
 @contextmanager
 def fitting(path):
-    """Re-raise errors caused by the content of a checkpoint as CheckpointErrors."""
+    """Convert errors caused by the contents of a checkpoint to CheckpointError."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -95,6 +101,6 @@ def pack(**groups):
 
 
 def unpack(arrays, group):
-    """Return the arrays of one group, {name: array}."""
+    """Return the arrays of one group as {name: array}."""
     start = group + "/"
     return {name[len(start) :]: a for name, a in arrays.items() if name.startswith(start)}

@@ -35,7 +35,10 @@ class DataOptions:
         )
 
     def split(self, dataset, seed):
-        """Return the training and validation sets; the latter is None if no images are held out."""
+        """Return the training set and the validation set.
+
+        The validation set is None if no images are held out.
+        """
         if not self.validation:
             return dataset.train, None
         return dataset.cut_validation(self.validation, seed)
@@ -43,7 +46,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Options for the network; None means the class default, or that the class lacks the option."""
+    """Options for the network; None stands for the class default or an unsupported option."""
 
     name: str = "capsnet"
     preset: str | None = "small"
@@ -93,7 +96,10 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Options:
-    """All options of a run. In flat form, a section's `name` is stored under the section's name."""
+    """All options of a run.
+
+    In the flat dictionary, the `name` of a section is stored under the name of the section.
+    """
 
     data: DataOptions = DataOptions()
     model: ModelOptions = ModelOptions()
@@ -102,7 +108,7 @@ class Options:
 
     @classmethod
     def from_dict(cls, flat):
-        """Create options from a flat dictionary, with defaults for those that are missing."""
+        """Create options from a flat dictionary, using default values for missing options."""
         sections = {}
         for section in fields(cls):
             keys = {field.name: _flat(section.name, field.name) for field in fields(section.type)}
@@ -116,7 +122,7 @@ class Options:
         return {_flat(key, name): value for key, own in sections for name, value in own.items()}
 
     def replace(self, **changes) -> "Options":
-        """Return a copy with `changes`, whose names are those of the flat dictionary."""
+        """Return a copy with the given changes, which use the keys of the flat dictionary."""
         return Options.from_dict(self.to_dict() | changes)
 
 

@@ -1,4 +1,4 @@
-"""Run a model on a whole split: activations, mean loss, and number of correct predictions."""
+"""Compute activations, the mean loss, or the number of correct predictions for a whole split."""
 
 import numpy as np
 from tqdm import tqdm
@@ -14,9 +14,9 @@ from minicaps.models.multilabel import answers_of, right_answers
 
 
 def batches_for(model, split, size, *, stop=False):
-    """Iterate over batches (images, labels) of a split, with the images as a Tensor for `model`.
+    """Yield batches (images, labels) of a split, with the images converted to a Tensor for `model`.
 
-    size: batch size. Raises Interrupted as soon as `stop` is true.
+    size: batch size. Raises Interrupted as soon as `stop` becomes true.
     """
     for images, labels in batches(split, size):
         if stop:
@@ -26,7 +26,7 @@ def batches_for(model, split, size, *, stop=False):
 
 
 def outputs(model, function, split, size, *, stop=False) -> np.ndarray:
-    """Return function(images) for all images of a split, (n, ...), on the host.
+    """Apply a function to all images of a split and return the results (n, ...) on the host.
 
     function: maps a Tensor of images for `model` to a Tensor. size, stop: see `batches_for`.
     """
@@ -39,7 +39,7 @@ def outputs(model, function, split, size, *, stop=False) -> np.ndarray:
 
 
 def classify(model, split, size=EVALUATION_BATCH, *, quiet=True, path="the model"):
-    """Return the activations of all classes for all images of `split`, (n, J), on the host.
+    """Return the class activations (n, J) for all images of `split` as an array on the host.
 
     path: the model's checkpoint, for messages. Raises CheckpointError if an activation is
     infinite or NaN.
@@ -70,11 +70,12 @@ def classify(model, split, size=EVALUATION_BATCH, *, quiet=True, path="the model
 
 
 def evaluate(model, split, loss, *, stop=False, answers=None):
-    """Return (mean loss, number of correct predictions) of `model` on all of `split`.
+    """Return the mean loss and the number of correct predictions of `model` on `split`.
 
     loss: one of the names in `minicaps.models.losses.LOSSES`. Predictions are counted as correct by
     `minicaps.models.multilabel.right_answers`. answers: zeros (J,) on the device, to which the
-    number of predictions of each class is added. The sums stay on the device until the end.
+    number of predictions of each class is added. All sums stay on the device until the evaluation
+    is complete.
     """
     was_training, total, right = model.training, 0, 0
     model.eval()

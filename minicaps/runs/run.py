@@ -1,4 +1,4 @@
-"""Trained runs: the model, its options and its data, for the commands that use them."""
+"""Load trained runs with their models, options and data."""
 
 import os
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from minicaps.runs.configuration import Options
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Trained network in evaluation mode, with its origin.
+    """Trained network in evaluation mode, with the checkpoint path and the training options.
 
-    path: checkpoint that it was loaded from. options: options that it was trained with.
+    path: checkpoint that contains the network. options: options used for training.
     """
 
     path: Path
@@ -35,9 +35,9 @@ class Run:
 
 
 def open_run(path: str | Path, device: Device) -> Run:
-    """Open a run folder (its best epoch) or a single checkpoint of a run on `device`.
+    """Load a run on `device` from a single checkpoint or from the best epoch of a run folder.
 
-    Raises CheckpointError for a folder without `best.npz` or a file that is not a checkpoint.
+    Raises CheckpointError if a folder does not contain `best.npz` or a file is not a checkpoint.
     """
     path = checkpoint.best_of(path)
     arrays, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
@@ -51,7 +51,7 @@ def open_run(path: str | Path, device: Device) -> Run:
 
 
 def dataset(run: Run, folder=None, *, test_only=False) -> data.Dataset:
-    """Load the data that a run was trained on, with the same split.
+    """Load the data that a run was trained on, using the same split.
 
     folder: folder to search first, instead of the one given for training. test_only: whether only
     the test images are needed; a named data set is then loaded with a single training image.

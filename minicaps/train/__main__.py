@@ -14,7 +14,10 @@ NAME = "minicaps.train"
 
 
 def main(arguments=None):
-    """Run the command; return 0 on success, 1 on failure, 2 on wrong usage, 128+n on signal n."""
+    """Run the command and return the exit code.
+
+    The exit code is 0 on success, 1 on failure, 2 on usage errors, and 128+n on signal n.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser()
     given = vars(parser.parse_args(arguments))

@@ -1,6 +1,6 @@
 """Diagnose common problems in training.
 
-Each function returns one sentence (the observation, its usual cause, and what to try) or None.
+Each function returns None or a sentence with the observation, its usual cause, and a suggestion.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ PRESENT, ABSENT, WEIGHT = 0.9, 0.1, 0.5  # m⁺, m⁻ and λ of the margin loss
 
 
 def few_steps(optimization, pictures):
-    """Report if this number of training images gives too few steps to learn much."""
+    """Report if the training set is so small that training consists of only a few steps."""
     size, epochs = optimization.batch_size, optimization.epochs
     steps = -(-pictures // size)
     if steps >= FEW_STEPS[0] or steps * epochs >= FEW_STEPS[1]:
@@ -37,7 +37,7 @@ def few_steps(optimization, pictures):
 
 
 def vanishing_step(optimization):
-    """Report if the learning rate all but vanishes long before the last epoch."""
+    """Report a learning rate that becomes negligible long before the last epoch."""
     decay, epochs = optimization.decay, optimization.epochs
     left = decay**epochs
     if optimization.schedule != "exponential" or left >= VANISHING:
@@ -50,7 +50,7 @@ def vanishing_step(optimization):
 
 
 def pixels(images):
-    """Report if images (n, C, H, W) have values outside [0, 1]."""
+    """Report pixel values outside [0, 1] in images (n, C, H, W)."""
     low, high = float(images.min()), float(images.max())
     if low >= 0 and high <= 1:  # False for NaN
         return None
@@ -61,7 +61,10 @@ def pixels(images):
 
 
 def always_present(present, pictures, names):
-    """Report classes that are in every image; present (J,): number of images with each class."""
+    """Report classes that are present in every image.
+
+    present (J,): number of images with each class.
+    """
     always = np.flatnonzero(present == pictures)
     if not always.size:
         return None
@@ -73,7 +76,7 @@ def always_present(present, pictures, names):
 
 
 def _some(names, which):
-    """Return the names of the first few of the classes `which`."""
+    """Return the names of the first few classes in `which`."""
     return ", ".join(repr(names[k]) for k in which[:5]) + (", …" if len(which) > 5 else "")
 
 
@@ -81,10 +84,12 @@ def _some(names, which):
 
 
 def stuck(loss, accuracy, shares):
-    """Report if the mean margin loss has one of three values at which nothing is learned.
+    """Report a mean margin loss that shows that the network is not learning.
 
-    shares (J,): fraction of images with each class; they sum to 1 if each image has one class. In
-    that case, the three values for 10 equally frequent classes are 0.81, 3.645 and 0.5236.
+    shares (J,): fraction of images with each class; they sum to 1 if each image has one class.
+
+    There are three values of the loss that indicate a problem. With one class per image and 10
+    equally frequent classes, the values are 0.81, 3.645 and 0.5236.
     """
     if not loss:  # as when every image has all classes
         return None
@@ -112,7 +117,7 @@ def stuck(loss, accuracy, shares):
 
 
 def exploding(norm):
-    """Report if the norm of all gradients is far too large."""
+    """Report a gradient norm that is far too large."""
     if norm <= EXPLODING:
         return None
     return (
@@ -123,7 +128,11 @@ def exploding(norm):
 
 
 def never_predicted(predicted, present, pictures, names):
-    """Report classes that were never predicted; predicted, present (J,): images by class."""
+    """Report classes that are never predicted.
+
+    predicted, present (J,): number of images that are predicted as each class, and number of images
+    that belong to it.
+    """
     never = np.flatnonzero((predicted == 0) & (present >= FEW_PICTURES))
     if not never.size:
         return None
@@ -138,7 +147,7 @@ def never_predicted(predicted, present, pictures, names):
 
 
 def where(model, images):
-    """Name the first parameter or layer with an infinite or NaN value, for images (B, C, H, W)."""
+    """Find the first parameter or layer with a non-finite value for images (B, C, H, W)."""
     for name, p in model.named_parameters():
         if not _finite(p):
             return f"in the parameter {name}"

@@ -43,13 +43,13 @@ def fit(
     labels : array (n,) or (n, J)
         Class numbers or names, or zeros and ones for multi-label data.
     class_names : sequence of str, optional
-        Names in the order of the class numbers. By default, the labels are used as names.
+        Names in the order of the class numbers. By default, the labels serve as names.
     test : pair (images, labels), optional
         Test set, evaluated once after training. `minicaps.evaluate.evaluate` can evaluate the
         network at any time.
     out : path, optional
-        Run folder to write, in the format of `python -m minicaps.train`. By default, only the
-        returned network is kept.
+        Run folder to write, in the format of `python -m minicaps.train`. By default, no files
+        are kept.
     **options
         Options of `python -m minicaps.train`, with the same defaults: model="capsnet", epochs=6,
         batch_size=64, learning_rate=…, validation=0.1 (fraction of the images that is held out to
@@ -63,7 +63,7 @@ def fit(
     Raises
     ------
     TypeError, ValueError
-        If an option does not exist or has an unsuitable value.
+        If an option is unknown or has an invalid value.
     minicaps.errors.UserError
         If the images or labels cannot be used, the folder cannot be written, or training diverges.
     """
@@ -104,7 +104,10 @@ def _dataset(images, labels, class_names, test, size):
 
 
 def _as_text(options):
-    """Convert options for the parser; size may be a number or (height, width)."""
+    """Convert options to text for the parser.
+
+    The size may be a number or a pair (height, width).
+    """
     size = options.get("size")
     return options | ({"size": list(size)} if isinstance(size, tuple) else {})
 

@@ -1,7 +1,7 @@
 """`minicaps.train --estimate`: predict the time and memory of a run from a few measured steps.
 
-The steps use random images and run in a separate process: in a process that has done other work,
-freed memory that the allocator keeps would hide what the steps need.
+The steps use random images and run in a separate process. In a process that has already done other
+work, memory retained by the allocator would hide the memory that the steps need.
 """
 
 import json
@@ -31,7 +31,7 @@ MIB = 2**20
 
 
 def show(session, options):
-    """Print the memory and time that a run with these options would take; write nothing."""
+    """Print the memory and time that a run with these options requires; do not write any files."""
     trainer = session.prepare(options)
     model, tested = trainer.model, len(trainer.data.test)
     describe(trainer)
@@ -73,15 +73,19 @@ def _duration(seconds):
 
 
 def main(kinds, channels, height, width, classes):
-    """Print, as JSON, the memory (bytes or null) and time (seconds) of a step and the evaluation
-    time of an image. kinds: options as JSON, and whether an image has `several` classes."""
+    """Print the memory and time of a training step and the evaluation time per image as JSON.
+
+    Memory is given in bytes (null if unknown) and time in seconds.
+
+    kinds: options as JSON, with `several` for images that have several classes.
+    """
     keep_memory()
     with one_blas_thread():
         print(json.dumps(_measured(kinds, channels, height, width, classes)))
 
 
 def _measured(kinds, channels, height, width, classes):
-    """Measure a few steps and an evaluation; see `main`."""
+    """Measure a few training steps and an evaluation, as described in `main`."""
     kinds = json.loads(kinds)
     options, several = Options.from_dict(kinds), kinds["several"]
     device = choose_device(options.run.device)
@@ -106,7 +110,10 @@ def _measured(kinds, channels, height, width, classes):
 
 
 def _random(count, shape, classes, options, several):
-    """Return random images with the kind of labels that the options need; two each if `several`."""
+    """Return random images with labels that suit the options.
+
+    several: whether each image has two classes.
+    """
     images, labels = (
         np.random.default_rng(0).random((count, *shape), "f"),
         np.arange(count) % classes,
@@ -121,14 +128,14 @@ def _random(count, shape, classes, options, several):
 
 
 def _peak_of(device, before):
-    """Return the bytes that the steps took: in CuPy's memory pool on a GPU, else in the process."""
+    """Return the memory used by the steps in bytes: CuPy's pool on a GPU, else process memory."""
     if device.kind == "gpu":
         return device.xp.get_default_memory_pool().total_bytes()
     return None if before is None else process_peak() - before
 
 
 class Stopwatch:
-    """Display of a timed training run, and its request to stop once enough has been measured."""
+    """Display that times the steps of a training run and stops it after enough measurements."""
 
     def __init__(self, device):
         self.device, self.times = device, []

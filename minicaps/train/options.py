@@ -35,7 +35,7 @@ OF_THE_MODEL = {"reconstruction": "decoder"} | {
 
 
 def complete(given) -> Options:
-    """Add the defaults to the given options; raise ValueError if they do not go together."""
+    """Fill in defaults for missing options; raise ValueError if options are incompatible."""
     flat = {**DEFAULTS, **given}
     name = flat["model"]
     flat |= _options_of_the_model(name, given)
@@ -54,7 +54,7 @@ def complete(given) -> Options:
 
 
 def _check(options, given):
-    """Raise ValueError for options that do not go together."""
+    """Raise ValueError if options are incompatible with each other."""
     source, loss, run = options.data, options.optimization.loss, options.run
     schedule = options.optimization.schedule
     if "decay" in given and schedule != "exponential":
@@ -75,16 +75,19 @@ def _check(options, given):
 
 
 def check_changeable(given, repeated):
-    """Raise ValueError for options not allowed with --resume; repeated: the run used --seeds."""
+    """Raise ValueError for options that cannot be combined with --resume.
+
+    repeated: whether the run used --seeds.
+    """
     if fixed := sorted(given.keys() - CHANGEABLE - ({"seeds"} if repeated else set())):
         names = ", ".join(map(_flag, fixed))
         raise ValueError(f"{names} cannot change when a run is resumed: start a new run")
 
 
 def resumed(path, saved, given) -> Options:
-    """Return the options of a resumed run: those `saved` in `path`, overridden by `given`.
+    """Combine the saved options of a run with the given options, which take precedence.
 
-    Raises CheckpointError for saved values that the command line would not have accepted.
+    Raises CheckpointError if the command line would not accept a saved value.
     """
     folder = str(path.parent)
     if saved.get("data") == from_memory.NAME:
@@ -101,7 +104,7 @@ def resumed(path, saved, given) -> Options:
 
 
 def _checked(path, saved):
-    """Check saved options with the parser, as if they were given on the command line."""
+    """Use the parser to validate saved options as if they had been given on the command line."""
 
     def refuse(message):
         raise CheckpointError(f"{path} does not fit this version of minicaps: {message}")
@@ -110,9 +113,9 @@ def _checked(path, saved):
 
 
 def parsed(values, refuse) -> dict:
-    """Parse options as if they were given on the command line.
+    """Parse options as if they had been given on the command line.
 
-    refuse: function that is called with a message about an invalid option, and must raise.
+    refuse: function that is called with a message about an invalid option and must raise an error.
     """
     parser, line = make_parser(), []
     parser.error = refuse
@@ -133,7 +136,10 @@ def _check_patience(optimization):
 
 
 def _options_of_the_model(name, given):
-    """Return the options in OF_THE_MODEL, given or default; None if the model lacks the option."""
+    """Return the given or default value of each option in OF_THE_MODEL.
+
+    The value is None if the model does not support the option.
+    """
     own, chosen = models.options_of(name), dict.fromkeys(OF_THE_MODEL)
     for option, argument in OF_THE_MODEL.items():
         if argument in own:
@@ -157,7 +163,7 @@ def _flag(name):
 
 
 def _share_or_count(text):
-    """Convert a fraction such as 0.1, a number of samples such as 5000, or 0 for none."""
+    """Parse a fraction such as 0.1, a number of samples such as 5000, or 0 for no samples."""
     try:
         value = float(text) if "." in text or "e" in text else int(text)
     except ValueError:
@@ -176,7 +182,7 @@ _NOT_NEGATIVE = number(float, 0)
 
 
 def make_parser():
-    """Build the parser, whose result contains only the options that are given."""
+    """Build a parser that returns only the options given on the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m minicaps.train",
         description="Train a capsule network, test it once, and write a run folder. Without"
@@ -195,7 +201,7 @@ def make_parser():
 
 
 def _add(group, name, text, default=None, **keywords):
-    """Add the option --name, with its default in the help text."""
+    """Add the option --name and state its default in the help text."""
     default = DEFAULTS[name] if default is None else default
     text += "" if default is None else f" [{default}]"
     if "choices" in keywords:

@@ -1,4 +1,4 @@
-"""Progress shown to the user during training."""
+"""Display the training progress of a run."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from tqdm import tqdm
 
 
 def describe(trainer):
-    """Print the device, the data and the network of a run."""
+    """Print a description of the device, the data and the network."""
     options, data, device = trainer.options, trainer.data, trainer.device
     print(f"Device: {device.name} ({device.reason})")
     print(
@@ -26,7 +26,7 @@ def describe(trainer):
 
 
 class Display:
-    """Progress of training: a bar in a terminal, otherwise lines of text.
+    """Display of training progress, as a bar in a terminal and as lines of text elsewhere.
 
     If `quiet` is true, only warnings are shown.
     """
@@ -52,7 +52,7 @@ class Display:
             self.looked = time.perf_counter()  # a bar shows the loss at once
 
     def note(self, sentence):
-        """Show a remark on something that may be intended."""
+        """Show a note about a setting that may be intentional."""
         if not self.quiet:
             tqdm.write(f"Note: {sentence}")
 

@@ -19,13 +19,13 @@ from minicaps.train.trainer import Trainer
 
 
 class Session:
-    """Training session of one command, which SIGINT and SIGTERM stop."""
+    """Training session of one command, with a controlled stop on SIGINT or SIGTERM."""
 
     def __init__(self, name, command):
         self.name, self.command, self.stop = name, command, StopRequest()
 
     def begin(self, options):
-        """Train a new run in the folder options.run.out and return its summary."""
+        """Start a new run in the folder options.run.out and return its summary at the end."""
         folder = Path(options.run.out)
         trainer = self.prepare(options)
         results_folder(folder)
@@ -38,7 +38,7 @@ class Session:
             return self._train(trainer)
 
     def go_on(self, folder, given):
-        """Resume the run in a folder; the given options replace the saved ones."""
+        """Resume the run in a folder, replacing saved options with the given options."""
         path = Path(folder, "last.npz")
         if not path.exists():
             raise CheckpointError(f"there is no checkpoint {path}: give the folder of a run")
@@ -55,7 +55,7 @@ class Session:
             return self._train(trainer)
 
     def prepare(self, options):
-        """Create the trainer of a run without writing anything yet."""
+        """Create the trainer for a run without writing any files yet."""
         run, new = options.run, options.run.resume is None
         with usage():
             if new:
@@ -77,9 +77,11 @@ class Session:
 
 
 def train(trainer, command) -> dict:
-    """Train to the end, evaluate, write the summary and draw the figures; return the summary.
+    """Finish training, evaluate the network, write the results, and return the summary.
 
-    command: call that reproduces the run.
+    The results consist of the summary and the figures.
+
+    command: command or call that reproduces the run.
     """
     folder, test = trainer.folder, trainer.data.test
     summary = trainer.run() | circumstances(trainer, command)
@@ -94,7 +96,7 @@ def train(trainer, command) -> dict:
 
 
 def write_config(trainer):
-    """Write the options and the network of a run to its config.json."""
+    """Write the options of a run and a description of its network to config.json."""
     config = {"options": trainer.options.to_dict(), "model": trainer.model.config}
     write_json(trainer.folder / "config.json", config)
 
@@ -103,7 +105,7 @@ def write_config(trainer):
 
 
 def _parts(trainer):
-    """Return which images of custom data are in which split, or None for other data."""
+    """Return the names of the images in each split of custom data, or None for other data."""
     if trainer.data.test.names is None:
         return None
     names = {name: p.names.tolist() if p else [] for name, p in trainer.splits.items()}
@@ -111,7 +113,7 @@ def _parts(trainer):
 
 
 def _check_parts(trainer, path):
-    """Raise DataError if the images or their splits differ from those that the run began with."""
+    """Raise DataError if the images or the splits have changed since the run began."""
     if (parts := _parts(trainer)) is None:
         return
     try:

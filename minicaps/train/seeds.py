@@ -11,7 +11,7 @@ from minicaps.train.summary import spread
 
 
 def begin(session, options):
-    """Train runs with consecutive seeds K, each in the subfolder seed-K of the run folder."""
+    """Train runs with consecutive seeds, using a subfolder seed-K for each seed K."""
     folder = Path(options.run.out)
     with usage():
         check_unused(folder)
@@ -21,7 +21,7 @@ def begin(session, options):
 
 
 def is_repeated(folder):
-    """Return whether a folder was written by `begin`."""
+    """Return whether a folder was created by the function `begin`."""
     try:
         return bool(_options(folder)["seeds"])
     except (OSError, ValueError, TypeError, LookupError):
@@ -29,7 +29,7 @@ def is_repeated(folder):
 
 
 def go_on(session, folder, given):
-    """Train the runs that `begin` has not finished; a larger --seeds may be given."""
+    """Finish the runs that `begin` left incomplete; a larger value of --seeds adds more runs."""
     folder = Path(folder)
     with locked(folder):
         with usage():
@@ -62,7 +62,7 @@ def _runs(session, folder, options, given):
 
 
 def _one(session, folder, options, given):
-    """Train the run with one seed, resume it, or reuse it if it is complete; return its summary."""
+    """Return the summary of the run with one seed, training or resuming the run if necessary."""
     if not (folder / "last.npz").exists():
         if (folder / "config.json").exists():  # killed before anything was saved
             shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""One step of training: forward pass, loss, backward pass, and update of the parameters."""
+"""Training step: forward pass, loss, backward pass, and parameter update."""
 
 from minicaps import optim
 from minicaps.errors import Diverged
@@ -9,9 +9,11 @@ from minicaps.train import diagnosis
 
 
 class Learner:
-    """Model with its optimizer and with running sums over the steps of an epoch.
+    """Model, optimizer, and running sums over the steps of an epoch.
 
-    The sums and the number of the first bad step stay on the device and are read only when shown.
+    The running sums and the number of the first non-finite step stay on the device until they are
+    displayed.
+
     batches: number of steps per epoch.
     """
 
@@ -24,20 +26,22 @@ class Learner:
         self.start_epoch()
 
     def start_epoch(self, loss=0.0, reconstruction=0.0, right=0):
-        """Reset the sums of an epoch, or continue with those that `sums` returned."""
+        """Reset the running sums of an epoch, or restore the values returned by `sums`."""
         xp = self.device.xp
         self.loss_sum, self.reconstruction_sum = xp.asarray(loss), xp.asarray(reconstruction)
         self.right, self.first_bad = xp.asarray(right), xp.asarray(-1)
         self.gradient_norm = xp.asarray(0.0)  # of the last step of the epoch
 
     def sums(self):
-        """Return the summed losses and the number of correct predictions, on the host."""
+        """Return the summed losses and the number of correct predictions on the host."""
         return [float(self.loss_sum), float(self.reconstruction_sum), int(self.right)]
 
     def step(self, epoch, batch, images, labels, parts=None):
-        """Take one step; `epoch` and `batch`, the batch within the epoch, are numbered from 0.
+        """Perform one training step.
 
-        images, labels, parts: as yielded by `minicaps.data.batches.batches`.
+        epoch, batch: number of the epoch and of the batch within the epoch, starting at 0.
+
+        images, labels, parts: arrays yielded by `minicaps.data.batches.batches`.
         """
         xp, model = self.device.xp, self.model
         images, there = tensor_for(model, images), self.device.put(labels)
@@ -66,7 +70,10 @@ class Learner:
         self.right = self.right + right_answers(model, routed.activations.data, there).sum()
 
     def _losses(self, activations, labels, margin):
-        """Return the loss to minimize and the loss to report: spread loss at its final margin."""
+        """Return the loss to minimize and the loss to report.
+
+        The reported spread loss always uses the final margin.
+        """
         name = self.optimization.loss
         loss = classification_loss(name, self.model, activations, labels, margin)
         if name != "spread":
@@ -74,7 +81,10 @@ class Learner:
         return loss, classification_loss(name, self.model, activations.detach(), labels)
 
     def _reconstruction(self, poses, images, labels, on_host, parts):
-        """Return the reconstruction loss; on_host: labels on the host, needed if multi-label."""
+        """Return the reconstruction loss.
+
+        on_host: labels on the host, required for multi-label data.
+        """
         keep = [labels]
         if labels.ndim == 2:
             keep = [self.device.put(one) for one in one_at_a_time(on_host)]
@@ -84,17 +94,23 @@ class Learner:
         return reconstruction_loss(self.model, poses, keep, images, parts, weight=weight)
 
     def learning_rate(self, epoch, batch):
-        """Return the learning rate of the step for a batch of an epoch."""
+        """Return the learning rate for a given batch of an epoch."""
         own, epoch = self.optimization, epoch + batch / self.batches
         return own.learning_rate * optim.SCHEDULES[own.schedule](epoch, own.epochs, own.decay)
 
     def check_finite(self):
-        """Raise Diverged if any loss so far was infinite or NaN. Waits for the device."""
+        """Raise Diverged if any loss so far has been infinite or NaN.
+
+        This check waits for the device.
+        """
         if (step := int(self.first_bad)) >= 0:
             self.diverged("loss", step)
 
     def diverged(self, what, step=None, where=None):
-        """Raise Diverged; step: step in which `what` became infinite or NaN (default: the last)."""
+        """Raise Diverged with a message about a non-finite value.
+
+        step: step in which `what` became infinite or NaN, by default the last step.
+        """
         step = step or self.optimizer.steps
         epoch = (step - 1) // self.batches + 1
         raise Diverged(

@@ -1,4 +1,4 @@
-"""Contents of summary.json: the results of a run, and everything they depend on."""
+"""Contents of summary.json: the results of a run and everything that affects them."""
 
 import hashlib
 import platform
@@ -13,7 +13,7 @@ from minicaps.runs.building import load_model
 
 
 def results(trainer) -> dict:
-    """Evaluate the best model on the test set, once, and return the results of the run."""
+    """Evaluate the best model once on the test set and return the results of the run."""
     best = load_model(path := trainer.folder / "best.npz", trainer.device)
     if best.config != trainer.model.config:
         raise CheckpointError(f"{path} contains a different network than this run trains")
@@ -40,7 +40,7 @@ def results(trainer) -> dict:
 
 
 def circumstances(trainer, command) -> dict:
-    """Return everything needed to repeat the run, and everything the results depend on."""
+    """Return all information that is needed to repeat the run or that affects the results."""
     machine, best = describe_machine(), trainer.folder / "best.npz"
     return {
         "device": trainer.device.name,
@@ -64,12 +64,12 @@ def circumstances(trainer, command) -> dict:
 
 
 def checksums(trainer) -> dict:
-    """Return {split: checksum of its images and labels}."""
+    """Return a checksum of the images and labels for each split."""
     return {name: part.sha256() for name, part in trainer.splits.items() if part}
 
 
 def spread(summaries, command) -> dict:
-    """Return the summary of runs with several seeds, given the summary of each run."""
+    """Combine the summaries of runs with different seeds into a single summary."""
     accuracies = [summary["test_accuracy"] for summary in summaries]
     of_a_run = ("seed", "test_right", "test_samples", "test_accuracy")
     same = ("versions", "machine", "device", "tf32")

@@ -1,7 +1,7 @@
-"""Training loop: from data and a model to a run folder with checkpoints and metrics.
+"""Train a model on data, and write checkpoints and metrics to a run folder.
 
-A run can be stopped after any step and resumed. On a CPU with the same number of cores, the result
-is bit-identical, because the randomness of a step depends only on (seed, epoch, batch) and
+A run can be stopped after any step and resumed later. On a CPU with the same number of cores, the
+result is bit-identical, because the randomness of a step depends only on (seed, epoch, batch) and
 everything else is in the checkpoint.
 """
 
@@ -82,13 +82,13 @@ class Trainer:
             self.display.close()
 
     def _tell(self, kind, sentence, how=None):
-        """Report a problem, if there is one (sentence is not None), but each kind only once."""
+        """Report a problem unless `sentence` is None or this kind has already been reported."""
         if sentence and kind not in self.warnings:
             self.warnings[kind] = sentence
             (how or self.display.warn)(sentence)
 
     def _lost_patience(self):
-        """Return whether validation has failed to improve for `patience` epochs."""
+        """Return whether the validation results have failed to improve for `patience` epochs."""
         patience = self.optimization.patience
         return bool(patience and self.best) and self.epoch - self.best["epoch"] >= patience
 
@@ -106,7 +106,7 @@ class Trainer:
         )
 
     def train_epoch(self):
-        """Take all remaining steps of this epoch."""
+        """Perform all remaining training steps of the current epoch."""
         started, before = time.perf_counter(), self.seconds
         for batch in self._rest_of_epoch():
             if self.stop:
@@ -123,7 +123,7 @@ class Trainer:
 
     @property
     def splits(self):
-        """Training, validation and test sets by name; validation is None if there is none."""
+        """Training, validation and test sets by name, with None for a missing validation set."""
         return {"train": self.training, "validation": self.validation, "test": self.data.test}
 
     def seen(self):
@@ -170,7 +170,10 @@ class Trainer:
         self.display.epoch(self, row)
 
     def _diagnose(self, row, answers):
-        """Report problems after an epoch; answers (J,): validation predictions by class or None."""
+        """Report problems after an epoch.
+
+        answers (J,): number of validation images predicted as each class, or None.
+        """
         part = "train" if answers is None else "validation"
         labels = to_host((self.validation or self.training).labels)
         present = count_classes(labels, self.model.config["classes"])
@@ -184,7 +187,7 @@ class Trainer:
             self._tell("never predicted", never)
 
     def evaluate(self, model, split, **keywords):
-        """Return (mean loss, number of correct predictions) of a model on a split."""
+        """Return the mean loss and the number of correct predictions of a model on a split."""
         return evaluate(model, split, self.optimization.loss, stop=self.stop, **keywords)
 
     def save(self, name):
@@ -218,7 +221,7 @@ class Trainer:
         checkpoint.save(self.folder / name, arrays, meta)
 
     def start_from(self, path):
-        """Load the parameters of a checkpoint; raise ValueError if they do not fit the model."""
+        """Load the parameters of a checkpoint; raise ValueError if they do not match the model."""
         arrays, meta = checkpoint.load(path, needs=("model", "options"))
         try:
             self.model.load_state_dict(checkpoint.unpack(arrays, "model"))
@@ -231,7 +234,7 @@ class Trainer:
             ) from error
 
     def load(self, arrays, meta):
-        """Resume from a checkpoint of this run; raise ValueError if it does not fit the data."""
+        """Resume from a checkpoint of this run; raise ValueError if it does not match the data."""
         for key in ("input_shape", "classes"):
             if (saved := meta["model"][key]) != (here := self.model.config[key]):
                 raise ValueError(f"{key} is {saved} in the checkpoint, but {here} in this run")

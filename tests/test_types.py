@@ -11,6 +11,7 @@ from minicaps import Tensor
 from minicaps import tensor as tensor_module
 
 PACKAGES = ("ops", "nn", "routing", "clustering", "models", "data", "runs", "train", "evaluate")
+PACKAGES += ("plotting",)
 MODULES = ("minicaps.optim", "minicaps.gradcheck", "minicaps.backend")
 
 

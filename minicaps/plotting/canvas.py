@@ -77,7 +77,7 @@ def names_as_they_are(draw):
     return drawing
 
 
-def short(text, most=LONGEST):
+def short(text: str, most: int = LONGEST) -> str:
     """Shorten a text to at most `most` characters by replacing the middle with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - most // 3 - 1]}…{text[-(most // 3) :]}"
 

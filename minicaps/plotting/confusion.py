@@ -1,5 +1,8 @@
 """Figures of an evaluation: the confusion matrix and the worst predictions."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 
 from minicaps.plotting.canvas import (
@@ -18,7 +21,7 @@ MOST_NAMES = 100  # classes; with more, only every second, third, … is named
 
 
 @names_as_they_are
-def confusion(counts, class_names, path):
+def confusion(counts: np.ndarray, class_names: Sequence[str], path: str | Path) -> None:
     """Draw a confusion matrix (J, J), with true classes as rows and predicted classes as columns.
 
     counts: integers (J, J). The shade is the square root of the count divided by its row total, so
@@ -64,7 +67,13 @@ def _title_of_confusion(counts, class_names):
 
 
 @names_as_they_are
-def worst(images, drawn, captions, wrong, path):
+def worst(
+    images: np.ndarray,
+    drawn: np.ndarray | Sequence | None,
+    captions: Sequence,
+    wrong: np.ndarray,
+    path: str | Path,
+) -> None:
     """Draw images above their reconstructions, starting with the worst predictions.
 
     images (n, C, H, W). drawn: reconstructions (n, C, H, W) from the capsules of the strongest

@@ -1,5 +1,8 @@
 """Figures of couplings, which show the positions of the image parts that vote for a class."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 
 from minicaps.plotting.canvas import INK, names_as_they_are, new_figure, save
@@ -9,7 +12,14 @@ ROWS = 5  # iterations drawn
 
 
 @names_as_they_are
-def couplings(path, picture, columns, entropies, most, grid):
+def couplings(
+    path: str | Path,
+    picture: np.ndarray,
+    columns: Sequence[tuple],
+    entropies: Sequence[float],
+    most: float,
+    grid: tuple,
+) -> None:
     """Draw the positions of the children that choose a parent, with one row for each iteration.
 
     columns: list of (title, maps, equal), with maps (iterations, rows, columns). entropies: entropy

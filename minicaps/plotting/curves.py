@@ -1,5 +1,10 @@
 """Figures of a training run: learning curves and reconstructions."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
 from minicaps.plotting.canvas import (
     BLUE,
     INK,
@@ -11,7 +16,7 @@ from minicaps.plotting.canvas import (
 )
 
 
-def curves(history, path):
+def curves(history: Sequence[dict], path: str | Path) -> None:
     """Draw the loss and error of each epoch.
 
     history: list of the rows of metrics.csv.
@@ -42,7 +47,9 @@ def curves(history, path):
 
 
 @names_as_they_are
-def reconstructions(images, drawn, labels, answers, path):
+def reconstructions(
+    images: np.ndarray, drawn: np.ndarray, labels: Sequence, answers: Sequence, path: str | Path
+) -> None:
     """Draw images (n, C, H, W) above their reconstructions, which have the same shape.
 
     labels, answers: names of the true and the predicted class of each image.

@@ -1,5 +1,8 @@
 """Figures of multi-label images."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 
 from minicaps.plotting.canvas import (
@@ -17,7 +20,16 @@ MEMBERS = (BLUE, ORANGE, "#009E73", "#CC79A7")  # colors of the classes in an im
 
 
 @names_as_they_are
-def members(images, drawn, labels, seen, class_names, path, *, title=None):
+def members(
+    images: np.ndarray,
+    drawn: np.ndarray | None,
+    labels: np.ndarray,
+    seen: np.ndarray,
+    class_names: Sequence[str],
+    path: str | Path,
+    *,
+    title: str | None = None,
+) -> None:
     """Draw multi-label images with a reconstruction of every class in each image.
 
     images (n, C, H, W). drawn (n, P, C, H, W): reconstructions of the classes in labels (n, J), in
@@ -36,7 +48,7 @@ def members(images, drawn, labels, seen, class_names, path, *, title=None):
     for k in range(n):
         rows = [images[k]] if drawn is None else [images[k], *drawn[k]]
         rows = [channels_last(row) for row in rows]
-        if most:
+        if drawn is not None and most:
             rows.insert(1, overlaid(drawn[k]))
         _column(axes[:, k], rows, labels[k], seen[k], class_names)
     for row, name in enumerate(names):

@@ -1,6 +1,8 @@
 """Mosaics of small images that show convolution kernels or the meaning of capsule components."""
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -8,7 +10,7 @@ from minicaps.plotting.canvas import INK, channels_last, names_as_they_are, new_
 
 
 @names_as_they_are
-def sweeps(path, drawn, offsets, name):
+def sweeps(path: str | Path, drawn: np.ndarray, offsets: Sequence[float], name: str) -> None:
     """Draw the effect of each capsule component on the reconstruction, with one component per row.
 
     drawn: (D, offsets, C, H, W).
@@ -32,7 +34,7 @@ def sweeps(path, drawn, offsets, name):
     save(figure, path)
 
 
-def kernels(path, weights):
+def kernels(path: str | Path, weights: np.ndarray) -> None:
     """Draw the kernels (O, C, K, K) of the first convolution, in color if C is 3."""
     n, columns = len(weights), min(16, len(weights))
     rows = math.ceil(n / columns)

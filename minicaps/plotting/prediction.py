@@ -1,5 +1,10 @@
 """Figure of a network's prediction for one image."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
 from minicaps.models.multilabel import SEEN
 from minicaps.plotting.canvas import (
     BLUE,
@@ -17,7 +22,16 @@ SHOWN = 30  # bars, as many as are readable
 
 
 @names_as_they_are
-def prediction(path, picture, ranking, score, headline, *, shares=None, drawn=None):
+def prediction(
+    path: str | Path,
+    picture: np.ndarray,
+    ranking: Sequence[tuple[str, float]],
+    score: str,
+    headline: str,
+    *,
+    shares: tuple | None = None,
+    drawn: np.ndarray | None = None,
+) -> None:
     """Draw an image (C, H, W) as the network sees it, together with the prediction.
 
     ranking: list of (name, score), highest first. score: name of the score. shares: (map, grid,

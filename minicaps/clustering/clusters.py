@@ -47,13 +47,20 @@ def iterate(first, update, iterations):
     history = [first]
     rounding = 16 * float(np.finfo(first.responsibilities.dtype).eps)
     for _ in range(iterations):
-        before, now = history[-1].responsibilities, update(history[-1])
+        before, now = history[-1], update(history[-1])
         history.append(now)
         shares = now.responsibilities
         alive = shares.sum(axis=0) > LEAST
-        if bool((abs(shares - before) * alive <= rounding * shares.max(axis=0)).all()):
+        change = abs(shares - before.responsibilities) * alive
+        still = bool((change <= rounding * shares.max(axis=0)).all())
+        if still and _alike(now.covariances, before.covariances, rounding):
             break
     return history[-1]._replace(history=tuple(history))
+
+
+def _alike(new, old, rounding):
+    """Return whether covariances, which even a tiny share of a distant point changes, agree."""
+    return old is None or bool((abs(new - old) <= rounding * abs(new).max()).all())
 
 
 def check_points(x, k, iterations):

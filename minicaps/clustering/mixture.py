@@ -13,7 +13,7 @@ import numpy as np
 from minicaps import ops
 from minicaps.backend import Array, array_module
 from minicaps.clustering import clusters
-from minicaps.clustering.clusters import Clusters, relative_rounding
+from minicaps.clustering.clusters import Clusters, check_positive, relative_rounding
 from minicaps.clustering.kmeans import starting_point
 from minicaps.clustering.steps import LEAST, log_density, m_step
 
@@ -60,9 +60,10 @@ def gmm(
     # Eigenvalues mix columns, so use units near the root of the floor; powers of 2 are exact.
     xp = array_module(x)
     unit = xp.ldexp(xp.ones_like(floor), xp.frexp(xp.sqrt(floor))[1])
-    x, floor, held = x / unit, floor / unit**2, sigma is not None
-    if covariance == "full":  # all eigenvalues are as inexact as the largest
-        floor = xp.maximum(floor.max(), relative_rounding(x.dtype) * x.var(axis=0).sum())
+    # A constant column becomes exactly 0: rounding its mean would be its variance.
+    shift, held = xp.where(x.max(axis=0) == x.min(axis=0), x[0], 0), sigma is not None
+    x, floor = (x - shift) / unit, floor / unit**2
+    floor = floor.max() if covariance == "full" else floor
 
     def update(last):
         return _e_step(x, *_m_step(x, last, covariance, floor, held), covariance)
@@ -72,12 +73,12 @@ def gmm(
     everything = Clusters(xp.zeros((k, x.shape[1]), x.dtype) + x.mean(axis=0), equal, 0.0)
     if from_means:
         weights, _, *shape = _m_step(x, everything, covariance, floor, held)
-        first = _e_step(x, weights, start / unit, *shape, covariance)
+        first = _e_step(x, weights, (start - shift) / unit, *shape, covariance)
     else:
         _check_shares(start)
         first = update(everything._replace(responsibilities=start))
     result = clusters.iterate(first, update, iterations if from_means else iterations - 1)
-    history = tuple(_rescaled(record, unit, covariance) for record in result.history)
+    history = tuple(_rescaled(record, shift, unit, covariance) for record in result.history)
     return history[-1]._replace(history=history)
 
 
@@ -92,22 +93,20 @@ def _least_variances(x, start, covariance, floor, sigma):
         if covariance != "isotropic" or floor is not None:
             raise ValueError('sigma needs covariance="isotropic" and no floor: it fixes both')
         low = float(noise.max())
-        return xp.full_like(
-            spread, clusters.check_positive("sigma", sigma, x.dtype, low, power=2) ** 2
-        )
+        return xp.full_like(spread, check_positive("sigma", sigma, x.dtype, low, power=2) ** 2)
     if floor is None:
         least = xp.maximum(1e-6 * spread, float(limits.tiny))
     else:
-        least = xp.full_like(spread, clusters.check_positive("floor", floor, x.dtype))
+        least = xp.full_like(spread, check_positive("floor", floor, x.dtype))
     return xp.maximum(least, noise**2)
 
 
-def _rescaled(record, unit, covariance):
+def _rescaled(record, shift, unit, covariance):
     """Convert Clusters from the `unit` (d,) of each column to the units of the points."""
     square = {"full": unit[:, None] * unit, "diagonal": unit**2, "isotropic": unit[0] ** 2}
     n, log_volume = len(record.responsibilities), float(array_module(unit).log(unit).sum())
     return record._replace(
-        centres=record.centres * unit,
+        centres=record.centres * unit + shift,
         covariances=record.covariances * square[covariance],
         objective=record.objective - n * log_volume,
     )
@@ -140,6 +139,8 @@ def _m_step(x, last, covariance, floor, held):
         # Σ_j = Σ_i r_ij (x_i − μ_j)(x_i − μ_j)ᵀ = Q diag(λ) Qᵀ
         away = x.T - mean[..., None]  # (k, d, n)
         variance, axes = xp.linalg.eigh((share[:, None] * away) @ away.mT)
+        # All eigenvalues are as inexact as the largest
+        variance = xp.maximum(variance, relative_rounding(x.dtype) * variance.max())
     mean = xp.where((total <= LEAST)[:, None], last.centres, mean)  # if empty: keep
     return weights, mean, xp.maximum(variance, floor), axes
 

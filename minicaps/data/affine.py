@@ -3,8 +3,8 @@
 affNIST by Tijmen Tieleman (www.cs.toronto.edu/~tijmen/affNIST) consists of transformed MNIST digits
 in images of 40×40 pixels. The ranges of rotation and shear are those of TensorFlow Federated's
 `infinite_emnist`, which follows affNIST; the range of scale is about the same (0.8 to 1.25 there).
-Digits are translated by whole pixels, which does not alter them, and all 28×28 pixels of a digit
-stay inside the image.
+Digits are translated by whole pixels, so their shapes do not change, and all 28×28 pixels of a
+digit stay inside the image.
 """
 
 import numpy as np

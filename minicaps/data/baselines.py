@@ -8,7 +8,7 @@ from minicaps.data.dataset import Split
 def nearest_neighbour(train: Split, test: Split) -> float:
     """Compute the test accuracy of the 1-nearest-neighbor classifier.
 
-    Each test image is assigned the label of the training image at the smallest Euclidean distance.
+    Each test image is assigned the label of the closest training image in Euclidean distance.
     """
     known, asked = _rows(train), _rows(test)
     # ‖a − k‖² = ‖a‖² − 2 a·k + ‖k‖², and ‖a‖² is the same for every k
@@ -21,7 +21,7 @@ def nearest_neighbour(train: Split, test: Split) -> float:
 
 
 def linear(train: Split, test: Split, *, weight_decay=1e-3, steps=100) -> float:
-    """Train softmax regression on the pixels of all training images; return its test accuracy.
+    """Train softmax regression on all training images, and return its test accuracy.
 
     The objective, mean cross-entropy + weight_decay/2 ‖W‖², is minimized by Nesterov's accelerated
     gradient method with step size 1/L, where L is an upper bound on the curvature. The Hessian of

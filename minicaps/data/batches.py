@@ -1,7 +1,8 @@
-"""Reproducibly shuffled and shifted batches, so that training can be resumed within an epoch.
+"""Iterate over reproducible batches, so that training can be resumed within an epoch.
 
-Random numbers are drawn by NumPy on the host. Images are gathered and shifted on the device that
-holds them. The CPU and the GPU run the same code, so their batches are bit-identical.
+The random numbers for shuffling and shifting are drawn by NumPy on the host. Images are gathered
+and shifted on the device that holds them. The CPU and the GPU run the same code, so their batches
+are bit-identical.
 """
 
 import numpy as np
@@ -50,8 +51,8 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
     Raises
     ------
     ValueError
-        If an argument is out of range or arguments contradict each other. The error is raised
-        immediately by the call and is not delayed until the first batch.
+        If an argument is out of range or arguments contradict each other. The error is raised when
+        the function is called, before any batch is requested.
     """
     count = number_of_batches(len(split), batch_size)
     smallest_side = min(split.shape[1:])
@@ -86,17 +87,17 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
 
 
 def number_of_batches(samples: int, batch_size: int) -> int:
-    """Compute the number of batches in an epoch, including a smaller last batch."""
+    """Return the number of batches in an epoch, including a final batch that may be smaller."""
     if batch_size < 1:
         raise ValueError(f"batch size must be at least 1, got {batch_size}")
     return -(-samples // batch_size)
 
 
 def shifted(images, offsets):
-    """Shift each image down and to the right by the numbers of pixels in its row of `offsets`.
+    """Shift each image by its offset (down, right) in pixels.
 
     The images (n, channels, height, width) may be on any device, and the offsets are a NumPy array
-    of integers. Pixels shifted in from outside are zero.
+    of integers. Pixels shifted in from outside the image are zero.
     """
     xp, (n, channels, height, width) = array_module(images), images.shape
     margin = int(np.abs(offsets).max(initial=0))

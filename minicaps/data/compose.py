@@ -60,7 +60,7 @@ class Composed:
 
     @property
     def pixels(self):
-        """Pixels of the single images, an array (N, channels, height, width)."""
+        """Pixels (N, channels, height, width) of the single images."""
         return self.single.images
 
     @property
@@ -134,7 +134,7 @@ class Composed:
     def at(self, epoch) -> "Composed":
         """Return the set of images composed for the given epoch.
 
-        Each epoch combines the same single images differently.
+        Every epoch uses the same single images in different combinations.
         """
         return self if epoch == self.epoch else self._again(epoch=epoch)
 
@@ -154,7 +154,7 @@ class Composed:
 
 
 def compose(single, classes, *, count=2, layout="overlap", shift=None, seed=0, epoch=0) -> Composed:
-    """Compose images from `count` single images of different classes each.
+    """Compose each image from `count` single images of different classes.
 
     The number of composed images equals the number of single images, and each single image is used
     at least once. All random numbers are determined by `seed` and `epoch`.

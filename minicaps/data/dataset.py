@@ -46,7 +46,7 @@ class Split:
 
     @property
     def multi(self) -> bool:
-        """Whether an image may have any number of classes."""
+        """Whether the images are multi-label and can have any number of classes."""
         return self.labels.ndim == 2
 
     @property
@@ -56,17 +56,15 @@ class Split:
 
     @property
     def pixels(self):
-        """Images (n, channels, height, width); composed images return their single images
-        instead.
-        """
+        """Pixels of all images or, if the images are composed, of their single images."""
         return self.images
 
     @property
     def strata(self):
         """Stratum of each sample, as an array (n,) for stratified splitting.
 
-        The stratum is the class of the sample or, if there are several, the rarest of them. All
-        samples without a class share an additional stratum.
+        The stratum of a sample is its class, or its rarest class if it has several. All samples
+        without a class share an additional stratum.
         """
         if not self.multi:
             return self.labels
@@ -88,7 +86,7 @@ class Split:
         return replace(self, images=device.put(self.images), labels=labels)
 
     def pick(self, which: np.ndarray) -> tuple[Array, Array]:
-        """Select images and labels by an index array, which is on the host."""
+        """Select images and labels by an index array on the host."""
         there = array_module(self.images).asarray(which)
         return self.images[there], self.labels[which if self.multi else there]
 
@@ -97,9 +95,7 @@ class Split:
         return self
 
     def cut(self, held_out: np.ndarray) -> tuple["Split", "Split"]:
-        """Divide the split into the samples where the mask (n,) is false and those where it is
-        true.
-        """
+        """Return two splits: the samples outside the mask (n,) and the samples inside it."""
         return self.take(~held_out), self.take(held_out)
 
     def sha256(self) -> str:
@@ -111,7 +107,7 @@ class Split:
         return digest.hexdigest()
 
     def take(self, which: np.ndarray | slice) -> "Split":
-        """Select samples by an index array or a slice, and keep the order of the indices."""
+        """Select samples by an index array, in the order of its indices, or by a slice."""
         poses = None if self.poses is None else self.poses[which]
         names = None if self.names is None else self.names[which]
         return Split(self.images[which], self.labels[which], poses, names)
@@ -139,7 +135,7 @@ class Dataset:
 
     @property
     def multi(self) -> bool:
-        """Whether an image may have any number of classes."""
+        """Whether the images are multi-label and can have any number of classes."""
         return self.train.multi
 
     def cut_validation(self, size: int | float, seed: int = 0) -> tuple[Split, Split]:
@@ -208,7 +204,7 @@ def of_class(labels, k: int) -> np.ndarray:
 
 
 def draw_by_class(labels, count: int, generator) -> np.ndarray:
-    """Draw a stratified sample of size `count` by labels (n,), and return it as a mask (n,).
+    """Draw a sample of size `count`, stratified by labels (n,), and return it as a mask (n,).
 
     The samples of each class are shuffled and spaced evenly between 0 and 1, and the `count`
     samples closest to 0 are drawn. Every class thus contributes one sample before any class

@@ -152,7 +152,7 @@ def download(name: str, file: str, folder=None) -> Path:
 
     The file is renamed to its final name only after it is complete and verified, so an interrupted
     download leaves nothing behind. If no mirror provides the file, a `DataError` lists the folders
-    searched and explains where to put the files. The argument `folder` is used only in this
+    searched and explains where to put the files. The argument `folder` is used only for the error
     message.
     """
     from requests import RequestException

@@ -1,4 +1,4 @@
-"""Reader for IDX files, the format of MNIST.
+"""Reader for IDX files, the file format of MNIST.
 
 An IDX file consists of a magic number, the sizes of the dimensions, and big-endian numbers. Bytes 0
 and 1 are zero, byte 2 encodes the data type, and byte 3 is the number of dimensions. Each size is a
@@ -21,13 +21,13 @@ TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: 
 def read_idx(path) -> np.ndarray:
     """Read the array in an IDX file, which may be gzipped, and convert it to native byte order.
 
-    If the file is invalid, a `DataError` states its name and what is wrong with it.
+    If the file is invalid, a `DataError` gives its name and describes the problem.
     """
     return parse_idx(read_bytes(path), path)
 
 
 def read_bytes(path) -> bytes:
-    """Read a file, and decompress it if its content is gzipped, whatever its name."""
+    """Read a file, and decompress it if its content is gzipped, regardless of its name."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -47,7 +47,7 @@ def read_bytes(path) -> bytes:
 def parse_idx(content: bytes, where) -> np.ndarray:
     """Parse the bytes of an IDX file into an array.
 
-    The origin of the bytes, `where`, is named in error messages.
+    Error messages mention `where`, the origin of the bytes.
     """
     kind, dimensions = content[2:4] if len(content) >= 4 else (None, None)
     if content[:2] != b"\0\0" or kind not in TYPES or not dimensions:

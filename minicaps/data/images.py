@@ -19,7 +19,7 @@ LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # weights of R, G
 
 @dataclass(frozen=True)
 class Target:
-    """Properties that images are converted to, for a new network or for a trained one.
+    """Target properties of images for training a network or for using a trained one.
 
     Attributes
     ----------
@@ -40,8 +40,9 @@ class Target:
         return fit(picture, self.size or picture.shape[1:], self.channels)
 
     def numbers(self, names, where) -> list[int]:
-        """Return the network's class numbers for `names`; raise `DataError` if a name is
-        unknown.
+        """Return the network's class numbers for a list of class names.
+
+        Raises `DataError` if a name is unknown to the network.
         """
         known = self.classes or ()
         if unknown := [name for name in names if name not in known]:

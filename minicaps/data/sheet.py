@@ -14,7 +14,7 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
     """Write a figure that shows the first samples of up to `ROWS` classes.
 
     If the split has poses (n, d), an additional row shows the first sample of every second class,
-    labeled with its pose. Grayscale images are drawn like ink on paper, or light on dark if `ink`
+    labeled with its pose. Grayscale images are drawn dark on light, like ink on paper, unless `ink`
     is False.
     """
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
@@ -67,7 +67,7 @@ def _strip(images, columns, blank=0):
 
 
 def _show(axes, picture, ink=True):
-    """Show an image without ticks and without a frame; see `contact_sheet` for `ink`."""
+    """Show an image without axes; see `contact_sheet` for the argument `ink`."""
     grey = picture.shape[-1] == 1
     colours = "gray_r" if ink else "gray"
     axes.imshow(picture[..., 0] if grey else picture, cmap=colours, vmin=0, vmax=1)

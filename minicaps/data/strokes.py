@@ -135,15 +135,15 @@ def _place(points, poses):
 def _curves(digit):
     """Approximate the skeleton of a digit by line segments.
 
-    Returns the points (k, 2) and two matrices (segments, k) that map these points to the starting
-    points and end points of the segments. The rows of each matrix sum to 1, so the matrices can
-    also be applied to points that have been displaced and transformed by a pose.
+    Returns the points (k, 2) and two matrices (segments, k) that map these points to the start and
+    end points of the segments. The rows of each matrix sum to 1, so the matrices can also be
+    applied to points that have been displaced and transformed by a pose.
 
     The curve is a Catmull-Rom spline: it passes through the points, and its tangent at each point
     is parallel to the line between the two neighbors (E. Catmull, R. Rom, 1974). Between points b
     and c with neighbors a and d, it is [1, t, t², t³] · CATMULL_ROM · [a, b, c, d] for t from 0 to
-    1. At an end point or a corner, which is listed twice, the point itself takes the place of the
-    missing neighbor.
+    1. The missing neighbor of an end point, or of a corner, which is listed twice, is the point
+    itself.
     """
     points = list(dict.fromkeys(chain(*SKELETONS[digit])))
     starts, ends = [], []

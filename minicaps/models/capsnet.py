@@ -33,8 +33,8 @@ CAPSNET_PRESETS = {
 class CapsNet(Network):
     """Capsule network with convolutions, primary capsules, one capsule per class, and a decoder.
 
-    The network maps images (B, C, H, W) to a `Routed` tuple. The lengths of the class capsules are
-    its `activations` (B, classes) and serve as predictions.
+    The network maps images (B, C, H, W) to a `Routed` tuple. The `activations` (B, classes) are the
+    lengths of the class capsules and serve as predictions.
 
     Parameters
     ----------

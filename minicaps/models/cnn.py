@@ -54,10 +54,10 @@ class CapsuleCNN(Network):
     """Convolutional network with one capsule per class and routing over all positions.
 
     The channels at each position form a child capsule. A parent uses the same matrix for all
-    children, so even a trained network accepts images of any size from 14×14 pixels up. The network
-    was proposed by Jianlin Su in 2018 (kexue.fm/archives/4819). It maps images (B, C, H, W) to a
-    `Routed` tuple. The lengths of the class capsules are its `activations` (B, classes) and serve
-    as predictions.
+    children, so a trained network accepts images of any size of at least 14×14 pixels. The network
+    was proposed by Jianlin Su in 2018 (kexue.fm/archives/4819). CapsuleCNN maps images (B, C, H, W)
+    to a `Routed` tuple. The `activations` (B, classes) are the lengths of the class capsules and
+    serve as predictions.
 
     Parameters
     ----------
@@ -107,9 +107,9 @@ class CapsuleCNN(Network):
 class PoolingCNN(Network):
     """Counterpart of `CapsuleCNN` with pooling instead of capsules.
 
-    The convolutions are the same as in `CapsuleCNN`. They are followed by average pooling over all
-    positions and two linear layers. The `activations` (B, classes) are the outputs of sigmoids and
-    represent independent probabilities. The network has no poses or couplings.
+    The convolutions of `CapsuleCNN` are followed by average pooling over all positions and two
+    linear layers. The `activations` (B, classes) are the outputs of sigmoids and represent
+    independent probabilities. The network has no poses or couplings.
     """
 
     def __init__(
@@ -183,5 +183,5 @@ def flattened(maps):
 
 
 def without_capsules(activations: Tensor) -> Routed:
-    """Return a `Routed` tuple with activations only, for a network without capsules."""
+    """Return a `Routed` tuple that contains only activations, for networks without capsules."""
     return Routed(None, activations, None)  # type: ignore[arg-type]

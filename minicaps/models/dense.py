@@ -1,4 +1,4 @@
-"""Counterpart of the CapsNet that has no capsules, used for comparisons."""
+"""Network without capsules that serves as a counterpart of the CapsNet in comparisons."""
 
 import math
 
@@ -17,9 +17,9 @@ from minicaps.tensor import Tensor
 class DenseCNN(Network):
     """Network with the convolutions of `CapsNet`, but linear layers instead of votes and routing.
 
-    The number of hidden units equals the total number of components of all class capsules, and
-    their matrix has as many weights as the votes. A second linear layer maps the units to the
-    classes. At every image size, the network therefore has almost as many parameters as a CapsNet
+    The hidden layer has one unit for each component of the class capsules, and as many weights as
+    the matrices that compute the votes. A second linear layer maps the hidden units to the classes.
+    At every image size, the network therefore has almost as many parameters as a CapsNet
     without decoder: with J classes, 16 J + 17 more for each class. Images (B, C, H, W) of
     `input_shape` are mapped to `activations` (B, classes). The activations are logits, so the
     default loss is the cross-entropy. Like the CapsNet, the network has no dropout.

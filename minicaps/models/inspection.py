@@ -1,7 +1,7 @@
-"""Compute the predictions, couplings and reconstructions of a trained network for figures.
+"""Compute predictions, couplings and reconstructions of a trained network for use in figures.
 
-Array shapes use the letters I for children, J for parents (plus one for the orphans in leaky
-routing), and D for pose components.
+In array shapes, I is the number of children, J is the number of parents (plus one for the orphans
+in leaky routing), and D is the number of pose components.
 """
 
 from dataclasses import dataclass
@@ -97,8 +97,8 @@ def redrawn(model, split, class_names):
 
     The decoder reconstructs each image from the capsule of the predicted class. For multi-label
     data, the first `SEVERAL` images are used, with one reconstruction per class present. Returns
-    all arguments except the file for `plotting.reconstructions` or, if the data is multi-label, for
-    `plotting.members`. The images are on the host.
+    the arguments of `plotting.reconstructions` (or `plotting.members` for multi-label data), except
+    for the file. The images are on the host.
     """
     if split.multi:
         some = split.take(np.arange(min(SEVERAL, len(split))))

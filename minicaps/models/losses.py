@@ -17,7 +17,7 @@ def usual_loss(model):
 
 
 def spread_margin(epoch):
-    """Compute the margin of the spread loss after `epoch` epochs, possibly a fractional number.
+    """Compute the margin of the spread loss after `epoch` epochs, which can be fractional.
 
     The margin grows linearly from 0.2 to 0.9 (Hinton et al. 2018, section 4). Here, it always
     reaches its maximum after the first epoch, so training can be extended by more epochs and still

@@ -23,8 +23,8 @@ class MatrixCapsNet(Network):
 
     A convolution is followed by primary capsules, two layers of convolutional capsules, and class
     capsules. The network maps images (B, C, H, W) to a `Routed` tuple of poses (B, classes, 16),
-    activations (B, classes) and couplings. Images must have at least 13×13 pixels. A network can be
-    applied to images of a different size than the training images.
+    activations (B, classes) and couplings. Images must have at least 13×13 pixels. After training,
+    the network can be applied to images of other sizes.
 
     Parameters
     ----------

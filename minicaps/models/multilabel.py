@@ -16,9 +16,8 @@ SEEN = 0.5  # classes with a higher activation are predicted; the threshold of a
 def seen(activations, logits=False):
     """Return a boolean array (B, J) that marks the classes predicted to be present in each image.
 
-    The probability that a class is present is the length of its capsule (Sabour et al. 2017,
-    section 2) or, for logits, their sigmoid. A class is predicted if its probability exceeds one
-    half.
+    The probability of a class is the length of its capsule (Sabour et al. 2017, section 2) or the
+    sigmoid of its logit. A class is predicted if its probability exceeds one half.
     """
     return activations > (0 if logits else SEEN)
 
@@ -36,8 +35,8 @@ def highest(activations, count):
 def answers_of(model, activations, labels):
     """Mark the predicted classes of each sample in a boolean array (B, J).
 
-    activations: (B, J). The predicted class is the one with the highest activation. If the labels
-    have shape (B, J), all classes marked by `seen` are predicted instead.
+    activations: (B, J). For labels of shape (B,), the class with the highest activation is
+    predicted. For labels of shape (B, J), all classes marked by `seen` are predicted.
     """
     if labels.ndim == 2:
         return seen(activations, model.logits)
@@ -47,8 +46,8 @@ def answers_of(model, activations, labels):
 def right_answers(model, activations, labels):
     """Mark the correctly classified samples in a boolean array (B,).
 
-    activations: (B, J). If the labels have shape (B,), the correct class must have the highest
-    activation. If they have shape (B, J), the predicted classes must be exactly the classes
+    activations: (B, J). For labels of shape (B,), the correct class must have the highest
+    activation. For labels of shape (B, J), the predicted classes must be exactly the classes
     present.
     """
     if labels.ndim == 1:
@@ -70,15 +69,14 @@ def one_at_a_time(labels):
 def reconstruction_loss(model, poses, keep, images, parts=None, *, weight):
     """Compute the reconstruction loss, running the decoder once per class present.
 
-    Each run decodes the capsule of a single class, and absent classes are not decoded.
+    Each run decodes the capsule of a single class, and absent classes are not decoded. If `parts`
+    is given, the loss is averaged over the runs, as for the pairs of digits in Sabour et al. (2017,
+    section 6). Otherwise, the pixelwise maximum of the reconstructions is compared with the image.
 
     poses: (B, J, D).
     keep: the capsules to decode in each run: a list of labels (B,), or result of `one_at_a_time`.
     images: (B, C, H, W).
     parts: (B, k, C, H, W), the targets of the k runs for composed images, in the order of classes.
-        If the parts are known, the loss is averaged over the runs, as for the pairs of digits in
-        section 6 of Sabour et al. (2017). If `parts` is None, the pixelwise maximum of the
-        reconstructions is compared with the whole image.
     weight: factor of the loss.
     """
     drawn = [model.reconstruct(poses, one) for one in keep]

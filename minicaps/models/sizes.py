@@ -15,7 +15,7 @@ ROUTING_OPTIONS = {
 
 
 class ChildrenGrid(NamedTuple):
-    """Grid of child capsules, with `types` of them at each of `rows` × `columns` positions.
+    """Grid of child capsules: `types` capsules at each of `rows` × `columns` positions.
 
     Children are ordered by row, column and type. The receptive field of row (or column) k is
     centered at `first` + `step`·k, where 0 is the center of the first pixel.
@@ -38,8 +38,8 @@ def sizes_of(presets, name):
 def grid(image, layers):
     """Compute the size of the feature map for images of size (H, W).
 
-    The layers are pairs (kernel, stride), applied without padding. Raises ValueError if the images
-    are too small.
+    Each layer is given as (kernel, stride) and has no padding. Raises ValueError if the images are
+    too small.
     """
     least = 1
     for kernel, stride in reversed(layers):
@@ -57,7 +57,7 @@ def grid(image, layers):
 def children_grid(image, layers, types) -> ChildrenGrid:
     """Compute the grid of child capsules for images of size (H, W).
 
-    The layers are pairs (kernel, stride), applied without padding.
+    Each layer is given as (kernel, stride) and has no padding.
     """
     first, step = 0.0, 1
     for kernel, stride in layers:

@@ -88,7 +88,7 @@ def from_idx(root, entries, hidden, target):
 
 
 def idx_part(path):
-    """Tell from the name of an IDX file which part of the data it contains.
+    """Identify the contents of an IDX file by its name.
 
     Returns a tuple ("train" or "test", "images" or "labels"), or None for any other file.
     """

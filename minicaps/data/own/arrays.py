@@ -12,8 +12,9 @@ ROUNDING = 1e-6  # tolerated excess over [0, 1], since resizing causes rounding 
 
 
 def read_npz(path):
-    """Read an .npz file; return its images, labels and class names (or None), and notes for the
-    user.
+    """Read the images, the labels and the class names (or None) from an .npz file.
+
+    Notes for the user are returned as well.
 
     Pickled objects are never loaded, so a file cannot execute code.
     """
@@ -67,7 +68,7 @@ def channels_first(images, where):
     """Convert images to shape (n, channels, height, width), and return them with a note.
 
     Images of shape (n, height, width) or (n, height, width, channels) are accepted as well. The
-    channel axis must have size 1 or 3; if the second and the last axis both do, the second axis is
+    channel axis has size 1 or 3; if both the second and the last axis qualify, the second axis is
     used.
     """
     shape = images.shape
@@ -88,9 +89,9 @@ def channels_first(images, where):
 def in_unit_range(images, where):
     """Scale images to float32 in [0, 1]; return them with a note on the value used as white.
 
-    If all values lie in [0, 1], white is 1. For larger integers, white is 255 if the maximum is at
-    most 255, and 65535 if the maximum exceeds 4095. A maximum between these limits is rejected,
-    because the value of white is ambiguous for 12-bit data.
+    If all values lie in [0, 1], white is 1. Otherwise, white is 255 for integers with a maximum of
+    at most 255, and 65535 for integers with a maximum above 4095. A maximum between 255 and 4095 is
+    rejected, because the value of white is ambiguous for 12-bit data.
     """
     if images.dtype.kind not in "buif":
         raise DataError(f"{where} are of type {images.dtype}: expected numbers")

@@ -84,7 +84,7 @@ def _listing(root, entries, target):
 
 
 def _table(root, entries, target):
-    """List the files and labels in a table; the return values are those of `_listing`."""
+    """List the files and labels of a table, with the same return values as `_listing`."""
     labels, class_names = table.read_table(root / table.NAME)
     files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
     folders = [entry for entry in entries if entry.is_dir()]

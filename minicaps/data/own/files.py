@@ -55,9 +55,7 @@ def for_each_file(root, names, verb, function):
 
 
 def notes_on_hidden(names):
-    """Return a tuple with one note for the user, or an empty tuple if there are no hidden
-    entries.
-    """
+    """Return a tuple with one note for the user, or an empty tuple if nothing is hidden."""
     return (f"skipped {len(names)} hidden entries: {some_of(names)}",) if names else ()
 
 

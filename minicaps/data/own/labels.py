@@ -47,7 +47,7 @@ def class_flags(labels, count, where):
 def names_of_classes(labels, names, where):
     """Return the class names, or the class numbers as text if `names` is None.
 
-    Raises `DataError` if a class does not occur in the labels, which are class numbers (n,) or
+    Raises `DataError` if a class does not occur in the labels, given as class numbers (n,) or as
     zeros and ones (n, J).
     """
     several = labels.ndim == 2

@@ -1,7 +1,7 @@
 """Load custom data from class folders, a table of labels, four IDX files, or an .npz file.
 
-Unambiguous input is converted, and a note informs the user; for any other file, an error names the
-file. No file is ignored silently.
+Unambiguous input is converted, and a note informs the user. All other files are rejected with an
+error that names them. No file is ignored silently.
 """
 
 from pathlib import Path
@@ -63,9 +63,9 @@ def read(path, target=AS_IT_IS) -> tuple[list[Split], tuple[str, ...], tuple[str
     """Read all images from a path, and convert them to the properties of `target`.
 
     The first return value is a list with one `Split`, or with the training and test splits if the
-    data defines them. It is followed by the names of the classes and by notes for the user. If the
-    target names the classes, the class numbers follow the order of these names, and the data need
-    not contain every class.
+    data defines them. The other return values are the names of the classes and notes for the user.
+    If the target names the classes, the class numbers follow the order of these names, and the data
+    need not contain every class.
     """
     path = Path(path)
     if not path.is_dir():

@@ -20,7 +20,9 @@ EXAMPLE = "file,cup,spoon"
 
 
 def read_table(path) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Read a table; return {file: labels}, with uint8 labels (J,), and the names of the J classes.
+    """Read a table, and return a dictionary {file: labels} and the names of the J classes.
+
+    The labels of a file are a uint8 array (J,).
 
     If the format of the table is invalid, a `DataError` describes the problem and its location.
     """

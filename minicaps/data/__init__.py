@@ -1,4 +1,4 @@
-"""Built-in data sets, and custom data read from a path.
+"""Load built-in data sets by name and custom data by path.
 
 `strokes` is drawn; `mnist` and `fashion-mnist` are read from files, which are downloaded if needed.
 `load` returns a `Dataset`, and `minicaps.data.batches.batches` iterates over one of its splits. All
@@ -33,18 +33,18 @@ def load(
     compose: int | None = None,
     layout: str = "overlap",
 ) -> Dataset:
-    """Load a data set by its name, or custom data by its path.
+    """Load a built-in data set by name, or custom data by path.
 
     Parameters
     ----------
     name : a name from `NAMES`, or a path to custom data
-        The formats are described in `minicaps.data.own.load`. A name takes precedence over a file
-        of the same name, so write `./mnist` for the file.
+        The formats are described in `minicaps.data.own.load`. A built-in data set takes precedence
+        over a file with the same name, so write `./mnist` to load a file called `mnist`.
     folder : first folder to search for the files of `mnist` and `fashion-mnist`
         `download.roots` lists the folders searched after it.
     limit : number of training samples to keep
-        The first samples are kept; for custom data, some of each class. The test split is never
-        limited, so that test results remain comparable.
+        The first samples are kept; custom data is sampled by class. The test split always keeps its
+        full size, so test results remain comparable.
     seed : seed for drawing `strokes`, splitting custom data and composing images
         It has no effect on `mnist` and `fashion-mnist` themselves.
     size : (height, width) that all images are resized to
@@ -64,7 +64,7 @@ def load(
         `folder` is given for a data set that is not searched for, or if the images cannot be
         composed.
     DataError
-        If files are missing, damaged, or belong to another data set.
+        If a file is missing or damaged, or belongs to a different data set.
     """
     dataset = _load(name, folder, limit, seed, size)
     return dataset if compose is None else _composed(dataset, compose, layout, seed)

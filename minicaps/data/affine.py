@@ -1,10 +1,10 @@
 """Random rotation, shear, scaling and translation of digits, as in affNIST.
 
-affNIST (T. Tieleman, www.cs.toronto.edu/~tijmen/affNIST) places transformed MNIST digits in images
-of 40×40 pixels. The ranges of rotation and shear are those of TensorFlow Federated's
+affNIST by Tijmen Tieleman (www.cs.toronto.edu/~tijmen/affNIST) consists of transformed MNIST digits
+in images of 40×40 pixels. The ranges of rotation and shear are those of TensorFlow Federated's
 `infinite_emnist`, which follows affNIST; the range of scale is about the same (0.8 to 1.25 there).
-Translations are by whole pixels, so they do not change a digit, and keep all of its 28×28 pixels
-inside the image.
+Digits are translated by whole pixels, so their shapes do not change, and all 28×28 pixels of a
+digit stay inside the image.
 """
 
 import numpy as np
@@ -20,11 +20,11 @@ BLOCK = 1000  # images transformed at once
 
 
 def changed(split, kinds=tuple(RANGES), *, seed=0):
-    """Transform the images (n, C, H, W) of `split` at random, in images of 40×40 pixels.
+    """Apply random transformations to the images (n, C, H, W) of `split`, padded to 40×40 pixels.
 
-    Every image is translated; `kinds` names the transformations of `RANGES` applied in addition.
-    The random numbers depend on the seed alone, so the angles, for example, are the same whichever
-    other kinds are chosen. Raises ValueError for an unknown kind.
+    Every image is translated. The additional transformations are listed in `kinds`, which contains
+    keys of `RANGES`. The random numbers depend only on the seed. The rotation angles, for example,
+    stay the same when other transformations are added. Raises ValueError for an unknown kind.
     """
     if unknown := set(kinds) - RANGES.keys():
         raise ValueError(f"unknown kinds {sorted(unknown)}: choose from {', '.join(RANGES)}")
@@ -42,18 +42,22 @@ def changed(split, kinds=tuple(RANGES), *, seed=0):
 
 
 def rotation(degrees):
-    """Compute matrices (n, 2, 2) that rotate (x, y), y downward, clockwise by `degrees` (n,)."""
+    """Compute the matrices (n, 2, 2) of clockwise rotations by `degrees` (n,).
+
+    The matrices apply to points (x, y), with the y-axis pointing down.
+    """
     angles = np.radians(degrees)
     cos, sin = np.cos(angles), np.sin(angles)
     return np.array([[cos, -sin], [sin, cos]]).transpose(2, 0, 1)
 
 
 def transformed(images, matrices, moves, size=SIZE):
-    """Apply affine transformations to images (n, C, H, W); returns (n, C, size, size).
+    """Apply affine transformations to images (n, C, H, W), and return images (n, C, size, size).
 
-    The point (x, y) moves to `matrices` (n, 2, 2) · (x, y) + `moves` (n, 2). The origin is the
-    center of the image, x points to the right and y downward. Each new pixel is interpolated
-    bilinearly between the four old pixels around its source. Pixels outside the image are zero.
+    A point (x, y) is mapped to `matrices` (n, 2, 2) · (x, y) + `moves` (n, 2). The origin is the
+    center of the image; the x-axis points to the right, and the y-axis points down. Each output
+    pixel is interpolated bilinearly from the four input pixels that surround its source position.
+    Pixels outside the image are zero.
     """
     made = np.empty((*images.shape[:2], size, size), images.dtype)
     for start in range(0, len(images), BLOCK):

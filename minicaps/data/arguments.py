@@ -8,9 +8,9 @@ from minicaps import data
 
 
 def data_source(text):
-    """Parse the name of a data set or the path of custom data.
+    """Parse the name of a data set or the path to custom data.
 
-    A path is made absolute so that a run can be resumed from another folder.
+    Paths are made absolute, so a run can be resumed from a different working directory.
     """
     if text in data.NAMES:
         return text
@@ -22,7 +22,7 @@ def data_source(text):
 
 
 def parse_size(text):
-    """Parse an image size, N or HxW, and return the integers [H, W]."""
+    """Parse an image size given as N or HxW, and return it as a list of integers [H, W]."""
     sides = re.fullmatch(r"([1-9]\d{0,4})(?:[x×]([1-9]\d{0,4}))?", text, re.ASCII)
     if not sides:
         raise argparse.ArgumentTypeError(

@@ -1,4 +1,4 @@
-"""Two classifiers on raw pixels, whose accuracy indicates how hard a data set is."""
+"""Two baseline classifiers on raw pixels, which indicate how difficult a data set is."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from minicaps.data.dataset import Split
 def nearest_neighbour(train: Split, test: Split) -> float:
     """Compute the test accuracy of the 1-nearest-neighbor classifier.
 
-    Each test image gets the label of the training image with the smallest Euclidean distance.
+    Each test image is assigned the label of the closest training image in Euclidean distance.
     """
     known, asked = _rows(train), _rows(test)
     # ‖a − k‖² = ‖a‖² − 2 a·k + ‖k‖², and ‖a‖² is the same for every k
@@ -21,11 +21,11 @@ def nearest_neighbour(train: Split, test: Split) -> float:
 
 
 def linear(train: Split, test: Split, *, weight_decay=1e-3, steps=100) -> float:
-    """Compute the test accuracy of softmax regression on the pixels of the whole training split.
+    """Train softmax regression on all training images, and return its test accuracy.
 
-    The regression minimizes mean cross-entropy + weight_decay/2 ‖W‖² by Nesterov's accelerated
-    gradient method with step size 1/L, where L is an upper bound on the curvature: the Hessian of
-    softmax cross-entropy with respect to the logits is at most 1/2 (D. Böhning, 1992), so the
+    The objective, mean cross-entropy + weight_decay/2 ‖W‖², is minimized by Nesterov's accelerated
+    gradient method with step size 1/L, where L is an upper bound on the curvature. The Hessian of
+    softmax cross-entropy with respect to the logits is at most 1/2 (Böhning, 1992). Therefore, the
     Hessian of the whole objective is at most half the largest eigenvalue of XᵀX/n, plus the weight
     decay.
     """

@@ -1,7 +1,8 @@
-"""Batches, shuffled and shifted reproducibly, so that a run can be resumed within an epoch.
+"""Iterate over reproducible batches, so that training can be resumed within an epoch.
 
-Random numbers are drawn by NumPy on the host. Images are gathered and shifted on the device of
-their arrays, the CPU or a GPU, by the same code, so the batches are bit-identical.
+The random numbers for shuffling and shifting are drawn by NumPy on the host. Images are gathered
+and shifted on the device that holds them. The CPU and the GPU run the same code, so their batches
+are bit-identical.
 """
 
 import numpy as np
@@ -15,8 +16,9 @@ SHARE = 0.5  # largest fraction of a GPU's free memory for images; training need
 def resident(split: Split, device) -> Split:
     """Copy images and labels of `split` to `device`, a `minicaps.backend.Device`, if they fit.
 
-    A batch then requires only the copy of its indices to the GPU. The split is returned unchanged
-    if it takes more than the fraction `SHARE` of the free memory, or if the device is the CPU.
+    Once the images are on a GPU, only the indices of each batch have to be copied. If the split
+    needs more than the fraction `SHARE` of the free memory, or if the device is the CPU, the split
+    is returned unchanged.
     """
     if device.kind == "cpu" or split.nbytes > SHARE * device.free_memory():
         return split
@@ -31,8 +33,8 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
     split : `Split` or `Composed` images
     batch_size : number of samples per batch; the last batch may be smaller
     seed : seed of the order and the shifts, or None for the order of the split
-        The order is drawn from (seed, epoch). With a seed, composed images are composed anew in
-        each epoch.
+        The order is drawn from (seed, epoch). If a seed is given, composed images are generated
+        anew in each epoch.
     epoch : number of the epoch
     start : number of batches to skip
         The shifts of a batch are drawn from (seed, epoch, index of the batch), so the remaining
@@ -49,8 +51,8 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
     Raises
     ------
     ValueError
-        If an argument is out of range or arguments contradict each other. The error is raised by
-        the call, not by the first batch.
+        If an argument is out of range or arguments contradict each other. The error is raised when
+        the function is called, before any batch is requested.
     """
     count = number_of_batches(len(split), batch_size)
     smallest_side = min(split.shape[1:])
@@ -85,17 +87,17 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
 
 
 def number_of_batches(samples: int, batch_size: int) -> int:
-    """Compute the number of batches in an epoch; the last batch may be smaller."""
+    """Return the number of batches in an epoch, including a final batch that may be smaller."""
     if batch_size < 1:
         raise ValueError(f"batch size must be at least 1, got {batch_size}")
     return -(-samples // batch_size)
 
 
 def shifted(images, offsets):
-    """Shift image i of images (n, channels, height, width) by offsets[i] = (down, right) pixels.
+    """Shift each image by its offset (down, right) in pixels.
 
-    Zeros are shifted in. The images may be on any device; the offsets are a NumPy array of
-    integers.
+    The images (n, channels, height, width) may be on any device, and the offsets are a NumPy array
+    of integers. Pixels shifted in from outside the image are zero.
     """
     xp, (n, channels, height, width) = array_module(images), images.shape
     margin = int(np.abs(offsets).max(initial=0))

@@ -1,7 +1,8 @@
-"""Multi-label images composed of single images, which are overlaid or joined.
+"""Multi-label images made by overlaying or joining single images.
 
 Composed images are computed on demand from the indices and offsets of their members, so only the
-single images take up memory. Each member is also available alone, as a target of the decoder.
+single images take up memory. Each member can also be rendered alone to serve as a target for the
+decoder.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ SHIFT = {"overlap": 4, "below": 0, "beside": 0}  # default in pixels
 
 @dataclass(frozen=True, eq=False)
 class Composed:
-    """Set of n images composed of k members each; the result of `compose`.
+    """Set of n images, each composed of k members, as returned by `compose`.
 
     Attributes
     ----------
@@ -51,7 +52,7 @@ class Composed:
 
     @property
     def shape(self):
-        """Shape of a composed image, (channels, height, width)."""
+        """Shape (channels, height, width) of a composed image."""
         (height, width), count = self._cell(), self.members.shape[1]
         rows = count if self.layout == "below" else 1
         columns = count if self.layout == "beside" else 1
@@ -59,7 +60,7 @@ class Composed:
 
     @property
     def pixels(self):
-        """The single images, (N, channels, height, width)."""
+        """Pixels (N, channels, height, width) of the single images."""
         return self.single.images
 
     @property
@@ -80,10 +81,10 @@ class Composed:
         return np.array([" + ".join(map(str, row)) for row in self.single.names[self.members]])
 
     def parts(self, which):
-        """Render the members of the images `which`, each alone at its place.
+        """Render each member of the images `which` alone, at its position in the composed image.
 
-        Returns (b, k, channels, height, width), ordered by class, on the device of the single
-        images.
+        Returns an array (b, k, channels, height, width) on the device of the single images. The
+        members of an image are ordered by class.
         """
         images, members = self.single.images, self.members[which]
         xp, (height, width) = array_module(images), self._cell()
@@ -101,21 +102,21 @@ class Composed:
         return parts
 
     def pick(self, which):
-        """Compose the images `which`; returns the images and, on the host, their labels.
+        """Compose the images with indices `which`, and return them with their labels.
 
-        Where members overlap, the brighter pixel is taken.
+        Where members overlap, the brighter pixel is used. The labels are on the host.
         """
         return self.parts(which).max(axis=1), self.labels[which]
 
     def take(self, which) -> Split:
-        """Compose the images selected by an index array, as a `Split` with an array of pixels."""
+        """Compose the images with indices `which`, and return them as a `Split`."""
         blocks = [which[start : start + BLOCK] for start in range(0, len(which), BLOCK)]
         images = np.concatenate([to_host(self.pick(block)[0]) for block in blocks])
         names = None if self.names is None else self.names[which]
         return Split(images, self.labels[which], names=names)
 
     def sha256(self) -> str:
-        """Compute a checksum of the single images and of the way they are composed."""
+        """Compute a checksum of the single images, the layout, the members and their offsets."""
         digest = hashlib.sha256(self.single.sha256().encode())
         digest.update(f"{self.layout} {self.shift} ".encode())
         for array in (self.members, self.offsets):
@@ -123,23 +124,26 @@ class Composed:
         return digest.hexdigest()
 
     def cut(self, held_out) -> tuple["Composed", "Composed"]:
-        """Divide the single images by a mask (N,), and compose each part anew.
+        """Divide the single images into two parts by a mask (N,), and compose each part separately.
 
-        No single image is used in both parts.
+        The two parts have no single images in common.
         """
         rest, held_out = self.single.cut(held_out)
         return self._again(single=rest), self._again(single=held_out)
 
     def at(self, epoch) -> "Composed":
-        """Return the same single images in the combinations of an epoch."""
+        """Return the set of images composed for the given epoch.
+
+        Every epoch uses the same single images in different combinations.
+        """
         return self if epoch == self.epoch else self._again(epoch=epoch)
 
     def on(self, device) -> "Composed":
-        """Return a copy with the pixels on a device; all other arrays stay on the host."""
+        """Return a copy whose pixels are on `device`; all other arrays stay on the host."""
         return replace(self, single=replace(self.single, images=device.put(self.single.images)))
 
     def _cell(self):
-        """Height and width of the cell in which a member is shifted."""
+        """Compute the height and width of the cell within which a member is shifted."""
         _, height, width = self.single.shape
         return height + 2 * self.shift, width + 2 * self.shift
 
@@ -150,10 +154,10 @@ class Composed:
 
 
 def compose(single, classes, *, count=2, layout="overlap", shift=None, seed=0, epoch=0) -> Composed:
-    """Compose images of `count` different classes each.
+    """Compose each image from `count` single images of different classes.
 
-    There are as many composed images as single ones, and each single image is used at least once.
-    All random numbers are drawn from (seed, epoch).
+    The number of composed images equals the number of single images, and each single image is used
+    at least once. All random numbers are determined by `seed` and `epoch`.
 
     Parameters
     ----------
@@ -195,9 +199,10 @@ def compose(single, classes, *, count=2, layout="overlap", shift=None, seed=0, e
 
 
 def _draw_members(labels, classes, count, random):
-    """Draw members (n, count): sample i and others of different classes, in random order.
+    """Draw the members (n, count) of all composed images.
 
-    All other classes are equally probable.
+    The members of image i are sample i and samples of other classes, in random order. All other
+    classes are equally probable.
     """
     n, sizes = len(labels), np.bincount(labels, minlength=classes)
     turn = random.random((n, classes))
@@ -212,10 +217,11 @@ def _draw_members(labels, classes, count, random):
 
 
 def box_overlap(parts, *, ink=0.1) -> float:
-    """Compute the mean overlap of the members of composed images, from 0 to 1.
+    """Compute the mean overlap, from 0 to 1, between the two members of composed images.
 
-    parts: (n, 2, channels, height, width). The box of a member contains its pixels above `ink`. The
-    overlap of two boxes is their common area divided by the mean of their areas.
+    parts: (n, 2, channels, height, width). A member's bounding box encloses all of its pixels
+    brighter than `ink`. The overlap of two boxes is the area of their intersection divided by the
+    mean of their areas.
     """
     inside = (parts > ink).any(axis=2)
     common = areas = np.array(1)

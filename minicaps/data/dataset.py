@@ -1,4 +1,4 @@
-"""Data sets, their splits, and functions that divide splits."""
+"""Data sets and their splits, and functions for dividing a split."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from minicaps.backend import Array, Device, array_module, to_host
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Images with their labels and, where known, their poses and names.
+    """Images with their labels and, if available, their poses and names.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Split:
 
     @property
     def multi(self) -> bool:
-        """Whether an image may have any number of classes."""
+        """Whether the images are multi-label and can have any number of classes."""
         return self.labels.ndim == 2
 
     @property
@@ -56,15 +56,15 @@ class Split:
 
     @property
     def pixels(self):
-        """All images (n, channels, height, width); for composed images, their single members."""
+        """Pixels of all images or, if the images are composed, of their single images."""
         return self.images
 
     @property
     def strata(self):
-        """Stratum (n,) of each sample, for stratified splits.
+        """Stratum of each sample, as an array (n,) for stratified splitting.
 
-        It is the sample's class, or the rarest of its classes. Samples without a class share an
-        additional stratum.
+        The stratum of a sample is its class, or its rarest class if it has several. All samples
+        without a class share an additional stratum.
         """
         if not self.multi:
             return self.labels
@@ -78,29 +78,28 @@ class Split:
         return self.images.nbytes + self.labels.nbytes
 
     def on(self, device: Device) -> "Split":
-        """Return a copy with images and labels on a device.
+        """Return a copy whose images and labels are on `device`.
 
-        Labels of multi-label data stay on the host, where the targets of the decoder are derived
-        from them.
+        The labels of multi-label data stay on the host, where the decoder's targets are computed.
         """
         labels = self.labels if self.multi else device.put(self.labels)
         return replace(self, images=device.put(self.images), labels=labels)
 
     def pick(self, which: np.ndarray) -> tuple[Array, Array]:
-        """Select images and labels, on their device, by an index array on the host."""
+        """Select images and labels by an index array on the host."""
         there = array_module(self.images).asarray(which)
         return self.images[there], self.labels[which if self.multi else there]
 
     def at(self, epoch: int) -> "Split":
-        """Return the split of an epoch: the same in every epoch, except for composed images."""
+        """Return the split for an epoch; only composed images change between epochs."""
         return self
 
     def cut(self, held_out: np.ndarray) -> tuple["Split", "Split"]:
-        """Divide the split by a mask (n,) into the samples outside and inside the mask."""
+        """Return two splits: the samples outside the mask (n,) and the samples inside it."""
         return self.take(~held_out), self.take(held_out)
 
     def sha256(self) -> str:
-        """Compute a checksum of images and labels, to detect changes."""
+        """Compute a checksum of the images and labels to detect changes."""
         digest = hashlib.sha256()
         for array in (self.images, self.labels):
             digest.update(f"{array.dtype.str} {array.shape} ".encode())
@@ -108,7 +107,7 @@ class Split:
         return digest.hexdigest()
 
     def take(self, which: np.ndarray | slice) -> "Split":
-        """Select samples by an index array or a slice, in the given order."""
+        """Select samples by an index array, in the order of its indices, or by a slice."""
         poses = None if self.poses is None else self.poses[which]
         names = None if self.names is None else self.names[which]
         return Split(self.images[which], self.labels[which], poses, names)
@@ -136,16 +135,16 @@ class Dataset:
 
     @property
     def multi(self) -> bool:
-        """Whether an image may have any number of classes."""
+        """Whether the images are multi-label and can have any number of classes."""
         return self.train.multi
 
     def cut_validation(self, size: int | float, seed: int = 0) -> tuple[Split, Split]:
-        """Divide the training split into (remaining training split, validation split).
+        """Divide the training split into a smaller training split and a validation split.
 
         `size` is a number of samples (int) or a fraction of the training split (float between 0
-        and 1). The choice of samples depends only on `seed`, `size`, the number of samples and,
-        with `by_class`, their labels. Both parts keep the order of the training split. The test
-        split is not used.
+        and 1). The selected samples depend only on `seed`, `size`, the number of samples and, if
+        `by_class` is true, their labels. The order of the samples is preserved in both splits. The
+        test split is not used.
         """
         n = len(self.train)
         if isinstance(size, Integral):
@@ -178,7 +177,7 @@ class Dataset:
 
 
 def generator(seed, *key):
-    """Create an independent random generator for a seed and a key.
+    """Create a random generator from a seed and a key; different keys give independent generators.
 
     The first number of the key identifies the purpose: 0 validation split, 1 batches, 2 test split
     of custom data, 3 limit of custom data, 4 composed images, 5 affine transformations.
@@ -187,23 +186,29 @@ def generator(seed, *key):
 
 
 def count_classes(labels, classes: int) -> np.ndarray:
-    """Count the samples of each class (classes,); labels as in `Split`."""
+    """Count the samples of each class, and return an array (classes,).
+
+    The labels have the same format as in `Split`.
+    """
     if labels.ndim == 2:
         return labels.sum(axis=0, dtype=np.int64)
     return np.bincount(labels, minlength=classes)
 
 
 def of_class(labels, k: int) -> np.ndarray:
-    """Compute the mask (n,) of the samples that have class k; labels as in `Split`."""
+    """Return a boolean mask (n,) that selects the samples of class k.
+
+    The labels have the same format as in `Split`.
+    """
     return labels[:, k] > 0 if labels.ndim == 2 else labels == k
 
 
 def draw_by_class(labels, count: int, generator) -> np.ndarray:
-    """Draw a stratified sample of size `count` from samples with labels (n,); returns a mask (n,).
+    """Draw a sample of size `count`, stratified by labels (n,), and return it as a mask (n,).
 
-    The samples of each class are placed in random order at equal distances from 0 to 1, and the
-    first `count` of all classes together are drawn. Every class thus contributes one sample before
-    any class contributes a second.
+    The samples of each class are shuffled and spaced evenly between 0 and 1, and the `count`
+    samples closest to 0 are drawn. Every class thus contributes one sample before any class
+    contributes a second.
     """
     place = np.empty(len(labels))
     for label in np.unique(labels):

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST: find, download and verify their files."""
+"""Find, download and verify the files of MNIST and Fashion-MNIST."""
 
 import hashlib
 import os
@@ -92,9 +92,10 @@ SOURCES = {
 
 
 def read(name: str, folder=None, limit=None) -> tuple[Split, Split]:
-    """Read the training split (its first `limit` samples) and the test split of a source.
+    """Read the training split and the test split of a data set.
 
-    Files that are in none of the folders are downloaded.
+    If `limit` is given, only the first `limit` training samples are kept. Files that are not found
+    in any of the folders are downloaded.
     """
     paths = {file: find(name, file, folder) for file in SOURCES[name].md5}
     for file, path in paths.items():
@@ -109,16 +110,15 @@ def read(name: str, folder=None, limit=None) -> tuple[Split, Split]:
 
 
 def _split(images, labels):
-    """Make a split of images (n, height, width) in bytes and labels (n,), verified by checksums."""
+    """Convert byte images (n, height, width) and labels (n,) to a `Split`."""
     pixels = np.divide(images[:, None], 255, dtype=np.float32)
     return Split(pixels, labels.astype(np.int64))
 
 
 def find(name: str, file: str, folder=None) -> Path | None:
-    """Find a file of a source, gzipped or not, and return its path, or None if it is not found.
+    """Find a file of a data set, gzipped or not; return its path, or None if it is not found.
 
-    In each folder, the subfolder with the name of the source is searched first, then the folder
-    itself.
+    In each folder, the subfolder named after the data set is searched before the folder itself.
     """
     for root in roots(folder):
         for inside in (root / name, root):
@@ -129,10 +129,10 @@ def find(name: str, file: str, folder=None) -> Path | None:
 
 
 def roots(folder=None) -> list[Path]:
-    """Return the folders to search, in order.
+    """Return the folders to search, in order of precedence.
 
-    These are `folder`, which must exist if given; the folder named by `MINICAPS_DATA`; the user's
-    cache; and the folder of Debian's package.
+    The list contains `folder`, which must exist if given; the folder named by the environment
+    variable `MINICAPS_DATA`; the user's cache; and the folder of the Debian package.
     """
     if folder is not None and not Path(folder).is_dir():
         raise DataError(f"the data folder {folder} does not exist or is not a folder")
@@ -148,11 +148,12 @@ def cache_folder() -> Path:
 
 
 def download(name: str, file: str, folder=None) -> Path:
-    """Download one file of a source to the cache and verify it; mirrors are tried in turn.
+    """Download a file of a data set to the cache, trying each mirror in turn, and verify it.
 
     The file is renamed to its final name only after it is complete and verified, so an interrupted
-    download leaves nothing behind. If no mirror provides the file, a `DataError` lists the places
-    searched (`folder` is used only for this list) and explains where to put the files.
+    download leaves nothing behind. If no mirror provides the file, a `DataError` lists the folders
+    searched and explains where to put the files. The argument `folder` is used only for the error
+    message.
     """
     from requests import RequestException
 
@@ -198,7 +199,7 @@ def _where_to_put(name):
 def belongs(name, file, path) -> bool:
     """Return whether a file is readable and belongs to the data set.
 
-    Other data sets use the same file names.
+    The check is needed because other data sets use the same file names.
     """
     try:
         return _md5(read_bytes(path)) == SOURCES[name].md5[file][1]
@@ -211,7 +212,7 @@ def _md5(content):
 
 
 def _verified(name, file, path):
-    """Read the array in a file after verifying that it belongs to the data set."""
+    """Verify that a file belongs to the data set, and read the array it contains."""
     content = read_bytes(path)
     array = parse_idx(content, path)
     md5 = _md5(content)
@@ -240,7 +241,7 @@ def _exists(path):
 
 
 def _reason(error):
-    """Return the innermost cause of a failed download, which the outer ones only repeat."""
+    """Return the innermost cause of a failed download; the outer exceptions only repeat it."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__
     return str(error) or type(error).__name__

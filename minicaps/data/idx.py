@@ -1,8 +1,9 @@
-"""Reader of IDX files, the format of MNIST: a magic number, sizes, and big-endian numbers.
+"""Reader for IDX files, the file format of MNIST.
 
-Bytes 0 and 1 are zero, byte 2 is the type of the numbers, and byte 3 the number of dimensions. Each
-size is an unsigned integer of 4 bytes. (Y. LeCun, C. Cortes, C. Burges, "The MNIST database of
-handwritten digits".)
+An IDX file consists of a magic number, the sizes of the dimensions, and big-endian numbers. Bytes 0
+and 1 are zero, byte 2 encodes the data type, and byte 3 is the number of dimensions. Each size is a
+4-byte unsigned integer. The format is described by LeCun, Cortes and Burges in "The MNIST database
+of handwritten digits".
 """
 
 import gzip
@@ -18,15 +19,15 @@ TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: 
 
 
 def read_idx(path) -> np.ndarray:
-    """Read the array in an IDX file, gzipped or not, in native byte order.
+    """Read the array in an IDX file, which may be gzipped, and convert it to native byte order.
 
-    Raises `DataError` with the name of the file and the fault if the file is invalid.
+    If the file is invalid, a `DataError` gives its name and describes the problem.
     """
     return parse_idx(read_bytes(path), path)
 
 
 def read_bytes(path) -> bytes:
-    """Read a file, and decompress it if its content (not its name) is that of a gzip file."""
+    """Read a file, and decompress it if its content is gzipped, regardless of its name."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -44,7 +45,10 @@ def read_bytes(path) -> bytes:
 
 
 def parse_idx(content: bytes, where) -> np.ndarray:
-    """Parse the bytes of an IDX file to an array; `where` names their origin in error messages."""
+    """Parse the bytes of an IDX file into an array.
+
+    Error messages mention `where`, the origin of the bytes.
+    """
     kind, dimensions = content[2:4] if len(content) >= 4 else (None, None)
     if content[:2] != b"\0\0" or kind not in TYPES or not dimensions:
         raise DataError(

@@ -19,7 +19,7 @@ LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # weights of R, G
 
 @dataclass(frozen=True)
 class Target:
-    """Target properties of images, for any network or for a trained one.
+    """Target properties of images for training a network or for using a trained one.
 
     Attributes
     ----------
@@ -35,12 +35,15 @@ class Target:
     classes: tuple[str, ...] | None = None
 
     def fit(self, picture) -> np.ndarray:
-        """Convert an image (C, H, W) in [0, 1] to the target's properties."""
+        """Convert an image (C, H, W) in [0, 1] so that it has the target properties."""
         picture = 1 - picture if self.invert else picture
         return fit(picture, self.size or picture.shape[1:], self.channels)
 
     def numbers(self, names, where) -> list[int]:
-        """Look up the network's numbers of the classes `names`; `DataError` if one is unknown."""
+        """Return the network's class numbers for a list of class names.
+
+        Raises `DataError` if a name is unknown to the network.
+        """
         known = self.classes or ()
         if unknown := [name for name in names if name not in known]:
             raise DataError(
@@ -51,12 +54,12 @@ class Target:
 
 
 def read_picture(path) -> np.ndarray:
-    """Read an image file as float32 in [0, 1], (C, H, W) with C = 1 for grayscale and 3 for color.
+    """Read an image file as a float32 array (C, H, W) with values in [0, 1].
 
-    All formats of Pillow are supported, and the orientation stored by a camera is applied. Bytes
-    and 16-bit numbers are scaled so that white is 1; transparent pixels become black. Raises
-    `DataError`, with the name of the file and a remedy, if the file cannot be read or if the scale
-    of its numbers is ambiguous.
+    C is 1 for grayscale images and 3 for color images. All formats that Pillow reads are supported,
+    and the orientation stored by a camera is applied. Bytes and 16-bit integers are scaled so that
+    white becomes 1, and transparent pixels become black. If the file cannot be read, or if the
+    scale of its values is ambiguous, a `DataError` names the file and suggests a remedy.
     """
     from PIL import ImageOps
 
@@ -74,7 +77,7 @@ def read_picture(path) -> np.ndarray:
 
 
 def picture_size(path) -> tuple[int, int]:
-    """Read the height and width of an image file; only the start of the file is read."""
+    """Read the height and width of an image from the beginning of its file."""
     with _opened(path) as picture:
         width, height = picture.size
         lying = picture.getexif().get(0x0112, 1) >= 5  # orientations 5 to 8 swap the axes
@@ -84,9 +87,10 @@ def picture_size(path) -> tuple[int, int]:
 def fit(picture, size, channels=None) -> np.ndarray:
     """Resize an image (C, H, W) in [0, 1] to fit within `size` (height, width).
 
-    The aspect ratio is kept, and zeros fill the rest. `channels` is 1, 3, or None to keep the
-    image's channels. Color is converted to grayscale by its luminance; grayscale is converted to
-    color by repeating the channel.
+    The aspect ratio is preserved by padding with zeros. If `channels` is 1 or 3, the image is
+    converted to that number of channels; if it is None, the channels do not change. Color images
+    are converted to grayscale by luminance, and grayscale images are converted to color by
+    repeating the channel.
     """
     if channels == 1 and len(picture) == 3:
         picture = np.einsum("c,chw->hw", LUMINANCE, picture)[None]
@@ -109,9 +113,10 @@ def fit(picture, size, channels=None) -> np.ndarray:
 
 
 def fitted(split: Split, target: Target) -> Split:
-    """Convert the images of a split to `target`; returns the split itself if nothing changes.
+    """Convert the images of a split to the properties of `target`.
 
-    Poses are dropped, since they are in pixels of the old images.
+    If no image has to be converted, the split itself is returned. Otherwise, poses are dropped,
+    because they refer to the pixels of the original images.
     """
     old = split.images.shape[1:]
     new = (target.channels or old[0], *(target.size or old[1:]))
@@ -125,7 +130,7 @@ def fitted(split: Split, target: Target) -> Split:
 
 
 def check_memory(count, channels, size):
-    """Raise `DataError` for images that would exceed the machine's memory."""
+    """Raise `DataError` if the images would not fit in the machine's memory."""
     if not hasattr(os, "sysconf"):
         return
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -138,12 +143,12 @@ def check_memory(count, channels, size):
 
 
 def centre(picture, size) -> np.ndarray:
-    """Resize a light-on-dark image (C, H, W) to `size` (height, width) in the same way as MNIST.
+    """Resize a light-on-dark image (C, H, W) to `size` (height, width), and center it as in MNIST.
 
     The ink is scaled to fit within the fraction `INNER` of the size, and its center of mass is
-    moved to the center of the image (LeCun, Bottou, Bengio and Haffner 1998, section III A). Pixels
-    lighter than the fraction `INK` of the lightest pixel are ink. An image without ink is only
-    resized.
+    moved to the center of the image (LeCun, Bottou, Bengio and Haffner 1998, section III A). A
+    pixel counts as ink if it is brighter than the fraction `INK` of the brightest pixel. An image
+    without ink is resized but not centered.
     """
     light = picture.mean(axis=0)
     lit = light > INK * light.max()
@@ -164,11 +169,11 @@ def centre(picture, size) -> np.ndarray:
 
 
 def background(images) -> str:
-    """Determine the background of images (n, C, H, W) in [0, 1]: "dark", "light" or "mixed".
+    """Determine whether the background of images (n, C, H, W) is "dark", "light" or "mixed".
 
-    The background of an image is the median of its border, without the zeros that `fit` adds. The
-    result is "mixed" if more than a tenth of the images differ from the majority. Only about
-    `LOOKED_AT` of many images are inspected.
+    The background of an image is the median of its border pixels, ignoring the zeros with which
+    `fit` pads it. The result is "mixed" if more than a tenth of the images differ from the
+    majority. If there are many images, only about `LOOKED_AT` of them are inspected.
     """
     some = images[:: max(1, len(images) // LOOKED_AT)]
     light = np.mean([has_light_border(_without_bars(image)) for image in some])
@@ -178,13 +183,13 @@ def background(images) -> str:
 
 
 def has_light_border(picture) -> bool:
-    """Return whether the median of the border of an image (C, H, W) in [0, 1] is at least 0.5."""
+    """Return whether the border pixels of an image (C, H, W) have a median of at least 0.5."""
     edges = picture[:, 0], picture[:, -1], picture[:, :, 0], picture[:, :, -1]
     return np.median(np.concatenate(edges, axis=1)) >= 0.5
 
 
 def _without_bars(image):
-    """Remove the rows or the columns of zeros that `fit` adds to an image (C, H, W)."""
+    """Remove the rows or columns of zeros with which `fit` pads an image (C, H, W)."""
     for lines in (1, 2):
         lit = np.flatnonzero(image.any(axis=(0, 3 - lines)))
         if lit.size and lit[-1] - lit[0] + 1 < image.shape[lines]:
@@ -219,7 +224,7 @@ def file_names(names) -> list[str]:
 
 @contextmanager
 def _opened(path):
-    """Open an image file with Pillow; any error in the block is raised as a `DataError`."""
+    """Open an image file with Pillow, and re-raise any error in the block as a `DataError`."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -242,7 +247,7 @@ def _opened(path):
 
 
 def _bytes(picture):
-    """Convert a Pillow image of bytes or bits to pixels (H, W, 1 or 3) in [0, 1]."""
+    """Convert an 8-bit or 1-bit Pillow image to pixels (H, W, 1 or 3) in [0, 1]."""
     grey = picture.mode in ("1", "L", "LA", "La")
     if picture.mode[-1] in "Aa" or "transparency" in picture.info:
         numbers = np.asarray(picture.convert("RGBA")) / np.float32(255)
@@ -253,7 +258,7 @@ def _bytes(picture):
 
 
 def _wide_numbers(picture, kind, path):
-    """Convert a Pillow image of 16-bit numbers, or floats in [0, 1], to pixels (H, W) in [0, 1]."""
+    """Convert a Pillow image of 16-bit integers or floats to pixels (H, W) in [0, 1]."""
     numbers = np.asarray(picture)
     if picture.mode.startswith("I;16") or kind == "PNG":  # a PNG has no more than 16 bits
         return np.divide(numbers, 65535, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Conversion of images to a trained network's input: scaling, inversion, centering, resizing."""
+"""Scale, invert, center and resize images to match the input of a trained network."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class Preprocessing:
     centred: bool = False
 
     def apply(self, image, *, invert: bool | str = False, centre_ink: bool | str = False):
-        """Convert an image (C, H, W) in [0, 1] to `shape`; return it and a record of the changes.
+        """Convert an image (C, H, W) in [0, 1] to `shape`; return it with a record of the changes.
 
         invert: whether to swap light and dark. "auto" inverts the image if its border is light and
             the background of the training images was dark, or the reverse.
@@ -49,11 +49,11 @@ class Preprocessing:
         return shown, {"border": border, "inverted": bool(invert), "centred": bool(centre_ink)}
 
     def batch(self, images, **changes) -> np.ndarray:
-        """Convert images with `apply`, to (n, C, H, W) float32 in [0, 1].
+        """Convert each image with `apply`, and return a float32 array (n, C, H, W) in [0, 1].
 
         images: an array (n, H, W), (n, H, W, C) or (n, C, H, W), or a list of images of any sizes,
-            each (H, W), (H, W, C) or (C, H, W). C is 1 or 3. Floats must lie in [0, 1]; integers
-            are divided by 255, uint16 by 65,535.
+            each (H, W), (H, W, C) or (C, H, W). C is 1 or 3. Floats must lie in [0, 1]; uint16
+            values are divided by 65,535, and other integers by 255.
 
         Raises `DataError` for any other input.
         """
@@ -66,13 +66,13 @@ class Preprocessing:
 
 
 def as_images(images, channels=None) -> np.ndarray:
-    """Convert an array of images to (n, C, H, W) float32 in [0, 1].
+    """Convert an array of images to a float32 array (n, C, H, W) with values in [0, 1].
 
-    The scale depends on the dtype alone, so the result for an image does not depend on its batch.
+    The scale depends only on the dtype, so an image is converted in the same way in every batch.
 
     channels: expected number of channels, used to detect a single image passed as a batch.
 
-    Raises `DataError` for arrays that are not images.
+    Raises `DataError` if the array cannot be interpreted as images.
     """
     images = np.asarray(images)
     if images.ndim == 2 or (images.ndim == 3 and channels == 3 and 3 in images.shape[::2]):

@@ -1,4 +1,4 @@
-"""Contact sheet: a row of samples of each class, and some samples with their poses as text."""
+"""Contact sheet with a row of samples per class, and some samples labeled with their poses."""
 
 import numpy as np
 
@@ -11,11 +11,11 @@ LARGEST = 64  # pixels per side; larger images are shrunk
 
 
 def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
-    """Write a figure with the first samples of each of the first `ROWS` classes.
+    """Write a figure that shows the first samples of up to `ROWS` classes.
 
-    If the split has poses (n, d), an additional row shows the first sample of every other class
-    with its pose as text. Grayscale images are shown as ink on paper or, with ink=False, as light
-    on dark.
+    If the split has poses (n, d), an additional row shows the first sample of every second class,
+    labeled with its pose. Grayscale images are drawn dark on light, like ink on paper, unless `ink`
+    is False.
     """
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
@@ -47,7 +47,7 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
 
 
 def _small(images):
-    """Shrink images (n, channels, height, width) if a side exceeds `LARGEST`."""
+    """Shrink images (n, channels, height, width) so that no side exceeds `LARGEST` pixels."""
     n, channels, *size = images.shape
     shrink = LARGEST / max(size)
     if shrink >= 1:
@@ -57,16 +57,17 @@ def _small(images):
 
 
 def _strip(images, columns, blank=0):
-    """Place images (n, channels, height, width) side by side: (height, columns · width, channels).
+    """Place images (n, channels, height, width) side by side in one row.
 
-    Missing columns are filled with the value `blank`.
+    The result has shape (height, columns · width, channels). Missing columns are filled with the
+    value `blank`.
     """
     missing = np.full((columns - len(images), *images.shape[1:]), blank, dtype=images.dtype)
     return np.concatenate([*images, *missing], axis=-1).transpose(1, 2, 0)
 
 
 def _show(axes, picture, ink=True):
-    """Show an image without a frame, a grayscale one as ink on paper or as light on dark."""
+    """Show an image without axes; see `contact_sheet` for the argument `ink`."""
     grey = picture.shape[-1] == 1
     colours = "gray_r" if ink else "gray"
     axes.imshow(picture[..., 0] if grey else picture, cmap=colours, vmin=0, vmax=1)

@@ -1,15 +1,16 @@
-"""Strokes: a data set of digits that is drawn and therefore needs no download.
+"""Strokes, a data set of computer-drawn digits that requires no download.
 
-Each digit has a skeleton: the points that a pen passes through. For each sample, the points
-are displaced a little and transformed by a random *pose*, and the strokes are drawn with a pen of
-random thickness:
+The skeleton of a digit consists of the points that a pen passes through. For each sample, the
+points are displaced a little and transformed by a random *pose*, and the strokes are drawn with a
+pen of random thickness:
 
     point in the image = scale · rotation · shear · skeleton point + translation
 
-The pose is returned with the image, so the quantities that the dimensions of a capsule should
-represent are known for every image.
+Each image is returned with its pose, so the quantities that the dimensions of a capsule should
+represent are known.
 
-Coordinates: x points to the right, y downward, and the origin is the center of the image.
+The origin of the coordinates is the center of the image; the x-axis points to the right, and the
+y-axis points down.
 """
 
 from functools import cache
@@ -66,12 +67,12 @@ _PARTS = ("train", "test")
 
 
 def strokes(n: int, *, seed: int = 0, part: str = "train"):
-    """Draw n digits and return images, labels and poses.
+    """Draw n digits, and return their images, labels and poses.
 
     Images (n, 1, 28, 28) are float32 in [0, 1], labels (n,) are int64, and poses (n, 6) are
     float64, in the order of `POSE_NAMES`. `part` is "train" or "test", which are independent
-    streams of one seed. Sample i depends on (seed, part, i) but not on n. Every 1,000 samples
-    contain 100 of each digit.
+    streams of one seed. Sample i depends on `seed`, `part` and i, but not on n. Each block of 1,000
+    samples contains every digit 100 times.
     """
     if n < 1:
         raise ValueError(f"strokes draws at least 1 sample, got n={n}")
@@ -96,10 +97,11 @@ def strokes(n: int, *, seed: int = 0, part: str = "train"):
 
 
 def draw(labels, poses, wobble=None) -> np.ndarray:
-    """Draw images (n, 1, 28, 28) of the digits `labels` (n,) in `poses` (n, 6).
+    """Draw images (n, 1, 28, 28) of digits with the given labels (n,) and poses (n, 6).
 
     `wobble` (n, POINTS, 2) displaces the skeleton points by (x, y), in skeleton units. None means
-    no displacement. A digit with fewer points uses the first entries of its row.
+    no displacement. If a digit has fewer than POINTS points, only the first displacements of its
+    row are used.
     """
     labels, poses = np.asarray(labels), np.asarray(poses, dtype=np.float64)
     images = np.empty((len(labels), 1, SIZE, SIZE), dtype=np.float32)
@@ -115,9 +117,10 @@ def draw(labels, poses, wobble=None) -> np.ndarray:
 
 
 def _place(points, poses):
-    """Transform skeleton points (k, 2) or (n, k, 2) by poses (n, 6) to pixel coordinates (n, k, 2).
+    """Apply poses (n, 6) to skeleton points, and return pixel coordinates (n, k, 2).
 
-    The coordinates are (x, y) relative to the center of the top left pixel.
+    The skeleton points have shape (k, 2) or (n, k, 2). Pixel coordinates (x, y) are measured from
+    the center of the top-left pixel.
     """
     rotation, scale, shear, across, down, _ = poses.T[:, :, None]
     angle = np.radians(rotation)
@@ -132,14 +135,15 @@ def _place(points, poses):
 def _curves(digit):
     """Approximate the skeleton of a digit by line segments.
 
-    Returns the points (k, 2) and two matrices (segments, k) that map the points to the starts and
-    the ends of the segments. The rows of the matrices sum to 1, so they also apply to points that
-    have been displaced and transformed by a pose.
+    Returns the points (k, 2) and two matrices (segments, k) that map these points to the start and
+    end points of the segments. The rows of each matrix sum to 1, so the matrices can also be
+    applied to points that have been displaced and transformed by a pose.
 
     The curve is a Catmull-Rom spline: it passes through the points, and its tangent at each point
     is parallel to the line between the two neighbors (E. Catmull, R. Rom, 1974). Between points b
     and c with neighbors a and d, it is [1, t, t², t³] · CATMULL_ROM · [a, b, c, d] for t from 0 to
-    1. An end point is its own neighbor, and so is a corner, which is given twice.
+    1. The missing neighbor of an end point, or of a corner, which is listed twice, is the point
+    itself.
     """
     points = list(dict.fromkeys(chain(*SKELETONS[digit])))
     starts, ends = [], []
@@ -160,10 +164,10 @@ def _curves(digit):
 
 
 def _ink(starts, ends, thickness):
-    """Draw images (n, 28, 28) of line segments from starts to ends (n, segments, 2).
+    """Draw line segments from `starts` to `ends` (n, segments, 2) as images (n, 28, 28).
 
-    thickness: (n,), thickness of the pen. The ink falls from 1 to 0 over one pixel
-        centered at the edge of the pen.
+    thickness: (n,), thickness of the pen. The brightness falls linearly from 1 to 0 over a width of
+        one pixel, centered on the edge of the pen.
     """
     starts = starts.astype(np.float32)
     along = ends.astype(np.float32) - starts

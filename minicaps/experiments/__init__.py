@@ -10,8 +10,9 @@ and these functions:
 - `headline(results)`: return a `line` for each result that belongs in the README;
 - `draw(results, path, lab)`: draw a figure and write it with `lab.save`.
 
-The last three take {part: list of the results of each seed}.
+The argument `results` is a dictionary {part: list of the results of each seed}.
 
-`KEY` explains the words in the table to a reader who has read nothing else. It maps a column title,
-or a word that several titles or rows share, to one line in plain words, with units.
+`KEY` explains the words in the table to a reader who has read nothing else. The keys of `KEY` are
+column titles, or words that occur in several titles or rows. Each value is a one-line explanation
+in plain words, with units.
 """

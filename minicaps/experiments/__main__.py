@@ -23,7 +23,10 @@ NAMES = [m.name for m in pkgutil.iter_modules(experiments.__path__) if m.name no
 
 
 def main(arguments=None):
-    """Run the command; return 0 on success, 1 on failure, 2 on wrong usage, 128 + n on signal n."""
+    """Run the command and return its exit status.
+
+    The status is 0 on success, 1 on failure, 2 on incorrect usage, and 128 + n on signal n.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -82,8 +85,10 @@ def _run(options, command):
 
 
 def _measure(module, lab, results, seeds):
-    """Measure all parts. Return the DataError that stopped the measurement if some results exist
-    nonetheless, because parts whose data may be missing come last."""
+    """Measure all parts, and return the DataError that stopped the measurement, if any.
+
+    The parts whose data may be missing come last. If nothing was measured, the error is raised.
+    """
     try:
         for name, settings in results.parts.items():
             for seed in seeds:

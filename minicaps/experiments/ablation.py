@@ -1,12 +1,13 @@
 """ablation: the effect of reconstruction, of routing iterations and of the margin loss.
 
-Table 1 of Sabour et al. 2017 reports a network of 8.2 M parameters (6.8 M without the decoder) on
-MNIST, trained on all 60,000 images. Here the small CapsNet trains on a quarter of the images for
-four epochs, and on Fashion-MNIST as well. The errors are therefore larger than in the paper, and
-only their order can be compared. With cross-entropy, the class probabilities are the lengths
-divided by their sum. The paper's baseline, a CNN of 35 M parameters with a test error of 0.39 %, is
-left out because it would take longer to train than all the other networks together. (`pairs`,
-`affine` and `viewpoint` include networks without capsules.)
+Table 1 of Sabour et al. (2017) lists test errors on MNIST of a network with 8.2 M parameters (6.8 M
+without the decoder), trained on all 60,000 images. Here, the small CapsNet is trained for four
+epochs on a quarter of the images, for both MNIST and Fashion-MNIST. The errors are therefore larger
+than in the paper, and only their ranking can be compared. If the loss is the cross-entropy, class
+probabilities are capsule lengths divided by the sum of all lengths. The paper's baseline, a CNN of
+35 M parameters with a test error of 0.39%, is left out because it would take longer to train than
+all the other networks together. (`pairs`, `affine` and `viewpoint` include networks without
+capsules.)
 """
 
 import numpy as np
@@ -95,7 +96,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw the test errors of all networks, with those of the paper for comparison."""
+    """Plot the test errors of all networks, together with those in the paper."""
     figure = new_figure(11, 3.6)
     panels = figure.subplots(1, len(DATA), sharey=True)
     names = list(NETWORKS)

@@ -1,13 +1,14 @@
 """adversarial: digits with every pixel changed slightly, in the direction that misleads most.
 
 The attack is the fast gradient sign method of Goodfellow et al. 2015 (section 4):
-x + ε · sign(∂loss/∂x), clipped to [0, 1]. Hinton et al. 2018, section 6, find that matrix capsules
-resist it better than a CNN does, on images of toys; popular accounts claim this of all capsules.
-Here both networks have the same convolutions and about as many parameters, and each is taken from
-the epoch at which its accuracy on held-out digits is closest to the best that both reach.
+x + ε · sign(∂loss/∂x), clipped to [0, 1]. Hinton et al. (2018, section 6) find that on images of
+toys, matrix capsules resist this attack better than a CNN does; popular accounts make the claim for
+all capsules. Here, both networks have the same convolutions and about as many parameters. For each
+network, we use the epoch at which its accuracy on held-out digits is closest to the best accuracy
+that both networks reach.
 
 A network may seem to resist only because its gradient carries no information: for a confident
-prediction the margin loss is exactly flat, so the image would not change at all. We therefore
+prediction, the margin loss is exactly flat, so the image would not change at all. We therefore
 compare several attacks with the same maximum change ε. Those that need a gradient use the attacked
 network's own, except for the last: noise (random signs), loss (the training loss), difference (the
 best wrong score minus the correct score, which is never flat), iterated (ten smaller steps on the
@@ -95,7 +96,7 @@ def trained(lab, part, seed):
 
 
 def networks(lab, seed):
-    """Return {part: network} at equal accuracy, and {part: its epoch}."""
+    """Return the networks at equal accuracy and their epochs, as dictionaries keyed by part."""
     folders = {part: trained(lab, part, seed) for part in parts(lab.quick)}
     curves = {part: equal.validation_curve(folder) for part, folder in folders.items()}
     epochs = equal.epochs(curves)
@@ -104,7 +105,7 @@ def networks(lab, seed):
 
 
 def pictures(lab, model, split, attack):
-    """Attack the images of `split` at each of the strengths; return a list of `Split`."""
+    """Attack the images of `split` at each strength, and return one `Split` per strength."""
     if attack == "iterated":
         return [iterated(lab, model, split, strength) for strength in STRENGTHS]
     if attack == "noise":
@@ -122,7 +123,7 @@ def iterated(lab, model, split, strength):
 
 
 def moved(split, change):
-    """Add `change` to the images and clip them to [0, 1]."""
+    """Add `change` to the images, and clip the result to [0, 1]."""
     return Split(np.clip(split.images + change, 0, 1, dtype=np.float32), split.labels)
 
 
@@ -143,15 +144,19 @@ def gradients(lab, model, split, attack):
 
 
 def difference(scores, labels):
-    """Highest score of a wrong class minus the score of the correct class, summed over the images.
-    scores (B, J), labels (B,)."""
+    """Compute the highest score of a wrong class minus the score of the correct class.
+
+    The difference is summed over the images.
+
+    scores: (B, J). labels: (B,).
+    """
     each, wrong = array_module(labels).arange(len(labels)), scores.data.copy()
     wrong[each, labels] = -np.inf
     return (scores[each, wrong.argmax(axis=1)] - scores[each, labels]).sum()
 
 
 def flat(lab, model, split):
-    """Return {attack: share of the images whose gradient is exactly zero}."""
+    """Return, for each attack, the fraction of images whose gradient is exactly zero."""
     found = {}
     for attack in GRADIENTS:
         steepest = np.abs(gradients(lab, model, split, attack)).max(axis=(1, 2, 3))
@@ -190,7 +195,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw accuracy against the strength of each attack, and attacked images with predictions."""
+    """Plot accuracy against attack strength, and show attacked images with predictions."""
     figure = new_figure(11, 6.4)
     above, below = figure.subfigures(2, 1, height_ratios=(1, 1.05))
     panels = above.subplots(1, len(ATTACKS), sharey=True)
@@ -214,7 +219,7 @@ def draw(results, path, lab):
 
 
 def _draw_pictures(figure, lab):
-    """Draw one digit as ten steps change it for each network, with the network's predictions."""
+    """Draw a digit under the iterated attack on each network, with the predicted classes."""
     digits = lab.data(DATA, 0)
     one = digits.test.take(slice(1))
     models, _ = networks(lab, 0)

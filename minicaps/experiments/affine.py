@@ -1,14 +1,15 @@
 """affine: networks trained on shifted digits in larger images are tested on rotated, sheared and
 scaled digits.
 
-In Sabour et al. 2017, section 5.2, a CapsNet stopped early and a network with pooling and dropout
-and about as many parameters are equally good on the images they train on, MNIST digits at random
-positions in 40×40 pixels; on affNIST the CapsNet is far better. Here the counterpart has the
-convolutions of the CapsNet, then linear layers (`dense-cnn`), but neither pooling nor dropout, with
-which it learned less in so few epochs; the CapsNet has no decoder. Both train on 30,000 digits,
-shifted anew in each epoch. The test images are MNIST's test digits, transformed roughly like those
-of affNIST (`minicaps.data.affine`). Another 5,000 digits, shifted as well, are held out: on them we
-choose the epoch at which a network's accuracy is closest to the best that both reach.
+In section 5.2 of Sabour et al. (2017), a CapsNet that was stopped early is as accurate as a network
+with pooling, dropout and about as many parameters on their training images, which are MNIST digits
+at random positions in 40×40 pixels. On affNIST, the CapsNet is far more accurate. Here, the
+counterpart has the convolutions of the CapsNet, followed by linear layers (`dense-cnn`). The
+counterpart has neither pooling nor dropout, because it learned less with them in so few epochs. The
+CapsNet has no decoder. Both networks train on 30,000 digits, which are shifted anew in each epoch.
+The test images are the MNIST test digits, transformed roughly like those of affNIST
+(`minicaps.data.affine`). Another 5,000 digits, which are also shifted, are held out to choose the
+epoch at which each network's accuracy is closest to the best that both networks reach.
 """
 
 import functools
@@ -79,8 +80,10 @@ def measure(lab, part, settings, seed):
 
 
 def trained(lab, part, seed):
-    """Run folder of a network trained on digits in the middle of 40×40 images, shifted anew in
-    each epoch."""
+    """Train a network on digits in images of 40×40 pixels, and return its run folder.
+
+    The digits are placed in the middle and shifted anew in each epoch.
+    """
     digits, settings = learned(lab, seed), parts(lab.quick)[part]
     digits = replace(digits, train=framed(digits.train), test=framed(digits.test))
     return lab.train(part, digits, settings | {"seed": seed})
@@ -92,7 +95,7 @@ def learned(lab, seed):
 
 
 def framed(split):
-    """Pad the images with zeros to 40×40 pixels, keeping them in the middle."""
+    """Pad the images with zeros on all sides, to a size of 40×40 pixels."""
     edge = (affine.SIZE - split.shape[1]) // 2
     images = np.pad(split.images, ((0, 0), (0, 0), (edge, edge), (edge, edge)))
     return Split(images, split.labels)
@@ -100,7 +103,10 @@ def framed(split):
 
 @functools.cache  # each part needs the curves of all
 def held_out(lab, part, seed):
-    """Accuracy on held-out digits, shifted like the training digits, after each epoch."""
+    """Compute the accuracy after each epoch on held-out digits.
+
+    The digits are shifted in the same way as the training digits.
+    """
     folder, settings = trained(lab, part, seed), parts(lab.quick)[part]
     digits = learned(lab, seed).cut_validation(settings["validation"], seed)[1]
     moved = affine.changed(digits, (), seed=seed)
@@ -133,7 +139,10 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw digits of each kind, and the accuracy on them at equal accuracy on shifted digits."""
+    """Draw digits of each kind, and plot the accuracy of both networks.
+
+    The networks are compared at equal accuracy on shifted digits.
+    """
     figure = new_figure(10, 5)
     pictures, panel = figure.subplots(1, 2, width_ratios=(1, 1.3))
     digits = lab.data(DATA, 0).test.take(slice(6))

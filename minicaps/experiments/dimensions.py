@@ -1,11 +1,12 @@
 """dimensions: the information in the 16 numbers of a capsule, for digits with known poses.
 
-Sabour et al. 2017, section 5.1 and figure 4, change one dimension at a time and look at what the
-decoder draws. Because `strokes` are drawn with known poses, the information can also be measured:
-for each class, a linear map from the correct capsule to each component of the pose is fitted on
-training images and scored on test images. R² is the share of a component's variance that the map
-explains. Equivariance means that R² is near 1, so the capsule encodes the pose. Invariance means
-that the length, which says whether the digit is present, hardly changes.
+Sabour et al. (2017, section 5.1 and figure 4) change one dimension at a time and look at the images
+that the decoder draws. Because `strokes` are drawn with known poses, the information can also be
+measured: for each class, a linear map from the correct capsule to each component of the pose is
+fitted on training images and scored on test images. R² is the fraction of a component's variance
+that the map explains. If R² is close to 1, the capsule encodes the pose, that is, the capsule is
+equivariant. The length of the capsule indicates whether the digit is present, and is invariant if
+it hardly changes with the pose.
 """
 
 import numpy as np
@@ -73,13 +74,13 @@ def measure(lab, part, settings, seed):
 
 
 def capsule_features(lab, model, split):
-    """Pose (n, 16) of the correct class's capsule for each image."""
+    """Return the pose (n, 16) of the correct class's capsule for each image."""
     poses = lab.outputs(model, lambda x: model(x).poses, split)
     return poses[np.arange(len(split)), split.labels]
 
 
 def pooling_features(lab, model, split):
-    """Hidden layer (n, 128) before the class scores."""
+    """Return the activations (n, 128) of the hidden layer that precedes the class scores."""
 
     def hidden(x):
         return ops.relu(model.hidden(ops.global_avg_pool(model.features(x))))
@@ -88,17 +89,20 @@ def pooling_features(lab, model, split):
 
 
 def all_poses(split):
-    """Poses (n, 7) of the strokes, in the order of `NAMES`.
+    """Return the poses (n, 7) of the strokes, with components in the order of `NAMES`.
 
-    Rotation and shear both tilt a digit's upright axis and can hardly be told apart in a 0 or a 1.
-    The slant is visible in every digit: the angle of that axis in degrees, signed as rotation is.
+    Rotation and shear both tilt the vertical axis of a digit and can hardly be distinguished in a 0
+    or a 1. The slant, which is visible in every digit, is the angle of the tilted axis in degrees.
+    A positive slant is clockwise, like a positive rotation.
     """
     rotation, shear = (split.poses[:, POSE_NAMES.index(name)] for name in ("rotation", "shear"))
     return np.column_stack([split.poses, rotation - np.degrees(np.arctan(shear))])
 
 
 def scored(known, training, asked, test, components=None):
-    """R² (7,) on `test` of linear maps from features (n, F) to poses, one map per class.
+    """Compute R² (7,) on `test` for linear maps from features (n, F) to poses.
+
+    A separate map is fitted for each class.
 
     known, asked: features of the images of `training` and `test`. components: number of principal
     components of the features to use, or None to use the features themselves.
@@ -143,8 +147,10 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw R² for each component of the pose, and a decoded sweep of one capsule's dimensions.
-    Write the sweep alone, pixel by pixel, to a second file for lesson 16."""
+    """Plot R² for each pose component, and draw a decoded sweep of one capsule's dimensions.
+
+    The sweep is also written to a separate file for lesson 16, with one pixel per value.
+    """
     figure = new_figure(11, 7)
     bars, pictures = figure.subplots(1, 2, width_ratios=(1, 1.5))
     place, width = np.arange(len(NAMES)), 0.38
@@ -179,7 +185,10 @@ def draw(results, path, lab):
 
 
 def swept(lab):
-    """Decode a capsule while changing one dimension at a time: a row of images per dimension."""
+    """Decode a capsule while changing one dimension at a time.
+
+    Returns one row of images per dimension.
+    """
     options = parts(lab.quick)["capsules"] | {"seed": 0}
     digits = lab.data(options["data"], 0)
     model = lab.model(lab.train("capsules", digits, options))

@@ -1,4 +1,4 @@
-"""Choose the epochs at which networks are equally accurate, so that they can be compared."""
+"""Choose epochs at which different networks are equally accurate and can be compared."""
 
 import numpy as np
 
@@ -16,15 +16,19 @@ KEY = {
 
 
 def validation_curve(folder):
-    """Validation accuracy after each epoch of the network in a run folder."""
+    """Read the validation accuracy after each epoch from a run folder."""
     _, meta = checkpoint.load(folder / "last.npz", needs=("progress",))
     return [row["validation_accuracy"] for row in meta["progress"]["history"]]
 
 
 def epochs(curves):
-    """Return {network: epoch, from 1}: the epoch at which its accuracy is closest to the highest
-    one that every network reaches; ties go to the first. curves: {network: accuracy on held-out
-    images after each epoch}."""
+    """Return a dictionary {network: epoch} of the epochs of equal accuracy, counted from 1.
+
+    A network's accuracy at the chosen epoch is closest to the highest accuracy that every network
+    reaches. If several epochs are equally close, the first one is chosen.
+
+    curves: {network: accuracy on held-out images after each epoch}.
+    """
     reached = min(max(curve) for curve in curves.values())
     return {
         name: 1 + int(np.argmin(np.abs(np.subtract(curve, reached))))

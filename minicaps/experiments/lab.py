@@ -1,4 +1,4 @@
-"""Tools shared by the experiments: train networks, keep them, and evaluate them."""
+"""Tools for training, storing and evaluating networks, shared by all experiments."""
 
 import json
 from dataclasses import dataclass, replace
@@ -29,9 +29,10 @@ QUICK_TRAINING, QUICK_TEST = 2500, 500  # images
 
 @dataclass(frozen=True, eq=False)
 class Lab:
-    """Train networks and keep them: `folder` holds one run folder per network.
+    """Train networks and store them in `folder`, with one run folder per network.
 
-    A trained network is reused, and an interrupted training run is resumed.
+    Trained networks are reused, and interrupted training runs are resumed.
+
     quick: whether to run a small trial version of the experiment.
     """
 
@@ -42,16 +43,19 @@ class Lab:
     stop: StopRequest
 
     def save(self, figure, path):
-        """Write a figure; mark that of a quick trial, because it may be shown out of context."""
+        """Write a figure, and mark it if it belongs to a quick trial.
+
+        A quick trial is marked because its figure may be shown out of context.
+        """
         canvas.save(figure, path, QUICK if self.quick else "")
 
     def save_pixels(self, pixels, path):
-        """Write an image (1 or 3, H, W) with values in [0, 1], one pixel per value."""
+        """Write an image (1 or 3, H, W) with values in [0, 1] to a file, one pixel per value."""
         with replacing(path) as file:
             write_picture(file, pixels)
 
     def data(self, name, seed, limit=None, **composed):
-        """Load the data set `name`, or part of it. Other arguments: see `minicaps.data.load`."""
+        """Load the data set `name`, or part of it. See `minicaps.data.load` for other arguments."""
         folder = None if name == "strokes" else self.data_dir
         if self.quick:
             limit = min(limit or QUICK_TRAINING, QUICK_TRAINING)
@@ -61,11 +65,11 @@ class Lab:
         return replace(whole, test=whole.test.take(np.arange(QUICK_TEST)))
 
     def train(self, part, dataset, given):
-        """Train a network on `dataset` with the options `given` and defaults for all others.
+        """Train a network on `dataset` with the options in `given` and defaults for the rest.
 
-        part: name of the network. Returns its run folder, which contains `summary.json` and, for
-        every epoch k, `epoch-k.npz`. Raises ExperimentError if the folder holds a network that was
-        trained with other options.
+        part: name of the network. Returns the run folder, which contains `summary.json` and a
+        checkpoint `epoch-k.npz` for every epoch k. Raises ExperimentError if the folder already
+        contains a network that was trained with different options.
         """
         folder = self.folder / f"{part}-seed-{given['seed']}"
         options = complete({**given, "device": self.device.kind, "out": str(folder)})
@@ -90,7 +94,7 @@ class Lab:
         return folder
 
     def model(self, path):
-        """Load the network of a run folder's best epoch, or that of a checkpoint."""
+        """Load a network from a checkpoint, or from the best epoch in a run folder."""
         return open_run(path, self.device).model
 
     def outputs(self, model, function, split):
@@ -102,20 +106,23 @@ class Lab:
         return self.outputs(model, lambda x: model(x).activations, split)
 
     def right(self, model, split):
-        """Tell which images of `split` a model classifies correctly: booleans (n,)."""
+        """Return a boolean array (n,) that marks the correctly classified images of `split`."""
         return self.activations(model, split).argmax(axis=1) == split.labels
 
     def accuracy(self, model, split):
-        """Return the fraction of the images of `split` that a model classifies correctly."""
+        """Return the fraction of images in `split` that a model classifies correctly."""
         return float(self.right(model, split).mean())
 
 
 class ExperimentError(CheckpointError):
-    """Existing results or networks do not belong to this experiment."""
+    """Raised if existing results or networks do not belong to the experiment."""
 
 
 def _check_options(folder, saved, wanted):
-    """Compare the options that already existed when the network was trained."""
+    """Raise ExperimentError if a network was trained with options other than `wanted`.
+
+    Options that did not exist when the network was trained are not compared.
+    """
     for name in (wanted.keys() & saved.keys()) - ELSEWHERE:
         if saved[name] != wanted[name]:
             raise ExperimentError(
@@ -125,8 +132,10 @@ def _check_options(folder, saved, wanted):
 
 
 def read_summary(folder):
-    """Read the summary that `Lab.train` wrote into a run folder. Raises ExperimentError if it is
-    damaged."""
+    """Read the summary that `Lab.train` saved in a run folder.
+
+    Raises ExperimentError if the summary is damaged.
+    """
     path = folder / "summary.json"
     try:
         summary = json.loads(path.read_text())
@@ -139,7 +148,7 @@ def read_summary(folder):
 
 
 def cost(summary):
-    """Return the cost of a network: its number of parameters and the seconds of training."""
+    """Return the number of parameters of a network and its training time in seconds."""
     return {"parameters": summary["parameters"], "seconds": summary["training_seconds"]}
 
 

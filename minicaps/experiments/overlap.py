@@ -1,21 +1,23 @@
 """overlap: two overlapping digits, each of which is recognized and redrawn separately.
 
-This is the MultiMNIST experiment of Sabour et al. 2017, section 6. They trained on 60 million
-images, with a CapsNet of 11.4 million parameters and a CNN of 24.6 million, the best of several
-widths. Here a network sees 275,000 images: 55,000 training digits with new partners and shifts in
-each of five epochs. The CapsNet is the small preset, and the CNN is that CapsNet with linear layers
-in place of votes and routing. We compare these layers; we do not try to match the paper's errors.
+The experiment follows the MultiMNIST experiment of Sabour et al. (2017, section 6). The authors
+trained a CapsNet with 11.4 million parameters and a CNN with 24.6 million, the best of several
+widths, on 60 million images. Here, each network is trained on 275,000 images: in each of five
+epochs, 55,000 training digits are combined with new partners and shifts. The CapsNet uses the small
+preset, and the CNN is this CapsNet with linear layers in place of votes and routing. The purpose is
+to compare votes and routing with linear layers, rather than to match the errors in the paper.
 
-Each digit is shifted independently by up to 4 pixels in each direction. Boxes of 20×20 pixels then
-overlap by 73 % on average, and the boxes of the ink by less, because most digits are narrower; the
-paper says 80 %.
+Each digit is shifted independently by up to 4 pixels in each direction. With these shifts, boxes of
+20×20 pixels overlap by 73% on average. The bounding boxes of the ink overlap less, because most
+digits are narrower; the paper reports 80%.
 
-The settings were chosen by the share of 1,000 held-out pairs missed after 28,000 images (seed 0).
-CapsNet, three iterations: 44 % with batches of 64 and learning rate 0.003; 46 % with ten times the
-reconstruction weight, which hardly improved the redrawn digits; 41 % with batches of 32 and
-learning rate 0.002. CNN: 48 % with batches of 32 and learning rate 0.001. A CNN of 1.2 million
-parameters with pooling, the authors' starting point: 49 %, and 54 % with batches of 64. The test
-pairs are shown to the network of the epoch that is best on held-out pairs.
+The settings were chosen by the error on 1,000 held-out pairs after 28,000 training images (seed 0).
+The error of the CapsNet with three iterations was 44% with batches of 64 and learning rate 0.003,
+or 46% with ten times the reconstruction weight, which hardly improved the redrawn digits. Batches
+of 32 and learning rate 0.002 reduced the error to 41%. The error of the CNN was 48% with batches of
+32 and learning rate 0.001. A CNN with pooling and 1.2 million parameters, the authors' starting
+point, had an error of 49%, or 54% with batches of 64. Each network is evaluated on the test pairs
+after the epoch with the lowest error on held-out pairs.
 """
 
 from typing import NamedTuple
@@ -98,11 +100,14 @@ def _test_pairs(lab, name, seed):
 
 
 def answers(activations, labels, logits=False):
-    """Measure how well pairs are recognized, as shares. activations (n, J), logits or not; labels
-    (n, J), 1 for the two classes present.
+    """Measure how well pairs of digits are recognized.
 
-    digits: digits whose activation is among the two highest. error: pairs with a digit that is not.
-    sure: pairs for which exactly the two classes have a length or probability above ½.
+    activations: (n, J), logits or not. labels: (n, J), with a 1 for each of the two classes
+    present. Returns a dictionary of fractions:
+
+    digits: digits whose activation is among the two highest. error: pairs with at least one missed
+    digit. sure: pairs for which exactly the two classes present have a length or probability above
+    ½.
     """
     found = (highest(activations, 2) & (labels > 0)).sum(axis=1)
     sure = (seen(activations, logits) == labels).all(axis=1)
@@ -111,7 +116,7 @@ def answers(activations, labels, logits=False):
 
 
 class Look(NamedTuple):
-    """Capsules and reconstructions of n pairs of digits.
+    """Capsules and reconstructions for n pairs of digits.
 
     digits (n, 2, C, H, W): each digit alone, in the order of the classes. drawn (n, J, C, H, W):
     the decoder's drawing of each capsule alone. change (n, J): sum of squared differences between
@@ -138,7 +143,7 @@ def look(lab, model, pairs, count):
 
 
 def draw_each(lab, model, poses):
-    """Decode each capsule of poses (n, J, D) alone; return the drawings (n, J, C, H, W)."""
+    """Decode each capsule of poses (n, J, D) separately, and return images (n, J, C, H, W)."""
     there, (n, classes, _) = tensor_for(model, poses), poses.shape
     with no_grad():
         keeps = [lab.device.put(np.full(n, k)) for k in range(classes)]
@@ -146,9 +151,9 @@ def draw_each(lab, model, poses):
 
 
 def redrawn(view):
-    """Measure how well the digits of a `Look` are redrawn and whether absent ones are, as shares.
+    """Measure how well the digits of a `Look` are redrawn, and how strongly absent digits appear.
 
-    fit: share of the two digits' squared brightness that is redrawn, each digit from its own
+    fit: fraction of the two digits' squared brightness that is redrawn, each digit from its own
     capsule. absent: mean change made by capsules whose class is neither present nor predicted,
     relative to that of the capsules of the classes present.
     """
@@ -186,8 +191,10 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw test pairs as redrawn by the capsules, and the errors of all networks. Write the pairs
-    alone, pixel by pixel, to a second file for lesson 16."""
+    """Draw test pairs with their reconstructions, and plot the errors of all networks.
+
+    The pairs are also written to a separate file for lesson 16, with one pixel per value.
+    """
     figure = new_figure(12, 5.4)
     left, right = figure.subfigures(1, 2, width_ratios=(2.5, 1))
     left.suptitle("Two digits separated: each is redrawn from its own capsule", color=INK)
@@ -206,7 +213,7 @@ def draw(results, path, lab):
 
 
 def first_pairs(lab):
-    """Return a `Look` at the first test pairs by the network `capsules-3` with seed 0."""
+    """Return a `Look` for the first test pairs, from the network `capsules-3` with seed 0."""
     settings = parts(lab.quick)["capsules-3"] | {"seed": 0}
     folder = lab.train("capsules-3", _learned(lab, settings, 0), settings)
     model = lab.model(folder)
@@ -214,12 +221,16 @@ def first_pairs(lab):
 
 
 def _absent(one):
-    """Index of the longest capsule whose class is neither present in a pair nor predicted."""
+    """Return the index of the longest capsule whose class is neither present nor predicted."""
     return np.where(one.present | one.answered, -1, one.lengths).argmax()
 
 
 def _rows(one):
-    """Return a pair, its digits, both redrawn, and an absent one, as color images (H, W, 3)."""
+    """Return four color images (H, W, 3) for a pair.
+
+    The images show the pair, its two digits in different colors, the two reconstructed digits, and
+    the drawing of an absent digit.
+    """
     both = overlaid(one.digits), overlaid(one.drawn[one.present])
     grey = one.digits.max(axis=0)[0], one.drawn[_absent(one), 0]
     pair, absent = (np.repeat(row[..., None], 3, axis=2) for row in grey)
@@ -227,7 +238,7 @@ def _rows(one):
 
 
 def _draw_pair(axes, one, rows):
-    """Draw a column: the images of `_rows`, with the classes present, predicted and absent."""
+    """Draw the images from `_rows` in a column, labeled with the classes they show."""
     for panel, row in zip(axes, rows, strict=True):
         panel.imshow(row)
         panel.set(xticks=[], yticks=[])
@@ -241,7 +252,7 @@ def _draw_pair(axes, one, rows):
 
 
 def _draw_errors(axes, results):
-    """Draw the mean error as a bar, each seed as a dot, and the published error beside them."""
+    """Plot mean errors as bars and individual seeds as dots, next to the published errors."""
     for k, (part, seeds) in enumerate(results.items()):
         errors = [100 * f["error"] for f in seeds]
         ours = f"ours, each seed ({seeds[0]['pictures']:,} images)"

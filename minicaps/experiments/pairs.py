@@ -1,9 +1,9 @@
 """pairs: networks trained on single digits are shown two different digits in one image.
 
-This is the experiment of Jianlin Su 2018 (kexue.fm/archives/4819), who joins the digits vertically.
-The networks train on 55,000 of MNIST's training digits. The other 5,000 supply 1,000 pairs for the
-curve over the epochs, on which all choices are based; the test digits are shown only once, to the
-network of the last epoch.
+The experiment follows a post by Jianlin Su from 2018 (kexue.fm/archives/4819), in which the digits
+are joined vertically. The networks are trained on 55,000 of the MNIST training digits. The
+remaining 5,000 digits supply 1,000 pairs for the curve over the epochs, on which all choices are
+based. The test digits are used only once, to evaluate the network from the last epoch.
 """
 
 import numpy as np
@@ -94,10 +94,12 @@ def measure(lab, part, settings, seed):
 
 
 def answers(activations, labels):
-    """Return the share of pairs that are correct by three measures. activations (n, J); labels
-    (n, J), 1 for the two classes present.
+    """Return the fraction of correct pairs by each of three criteria.
 
-    [The two highest are correct; they are also above ½; and exactly these two are above ½].
+    activations: (n, J). labels: (n, J), with a 1 for each of the two classes present.
+
+    The criteria are that the two highest activations belong to the classes present, that these two
+    are also above ½, and that no other activation is above ½.
     """
     present, above = labels > 0, seen(activations)
     right = (highest(activations, 2) == present).all(axis=1)
@@ -128,7 +130,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw the share of correct pairs against the epochs of training on single digits."""
+    """Plot the percentage of correct pairs against the number of training epochs."""
     figure = new_figure(11, 3.8)
     axes = figure.subplots(1, 3, sharey=True)
     styles = zip(COLOURS, "os^Dv*", strict=True)

@@ -1,4 +1,4 @@
-"""Results of an experiment: a small file for each seed, and a report on all of them."""
+"""Results of an experiment, stored in a small file per seed and a report on all seeds."""
 
 import json
 import statistics
@@ -19,7 +19,7 @@ COMMON_KEY = {
 
 
 class Results:
-    """Results in `folder`/NAME/seed-K.json, where each part is saved as soon as it is measured."""
+    """Results in `folder`/NAME/seed-K.json; each part is saved as soon as it is measured."""
 
     def __init__(self, folder, name, parts):
         self.folder, self.name, self.parts = folder, name, parts
@@ -28,14 +28,18 @@ class Results:
         return self.folder / self.name / f"seed-{seed}.json"
 
     def make_folders(self):
-        """Make the folders before any work, so that nothing is trained if they are not writable.
-        Raises CheckpointError."""
+        """Create all folders before training, so that missing write permission is detected early.
+
+        Raises CheckpointError if a folder is not writable.
+        """
         results_folder(self.folder)
         results_folder(self.folder / self.name)
 
     def read(self, seed):
-        """Return {part: entry} for a seed, or {} if nothing was measured. Raises ExperimentError
-        if the file is damaged or was measured with other settings."""
+        """Return a dictionary {part: entry} for a seed, which is empty if nothing was measured.
+
+        Raises ExperimentError if the file is damaged or was measured with different settings.
+        """
         path = self._path(seed)
         if not path.exists():
             return {}
@@ -53,7 +57,7 @@ class Results:
         return found
 
     def measure(self, part, seed, work):
-        """Save what work() returns as the results of a part, unless they already exist."""
+        """Save the return value of work() as the results of a part, unless they already exist."""
         if part in self.read(seed):
             return
         print(f"\n{part}, seed {seed}")
@@ -62,7 +66,7 @@ class Results:
         write_json(self._path(seed), self.read(seed) | {part: entry})
 
     def gather(self, seeds):
-        """Return {part: list of the results of each seed measured}."""
+        """Return, for each part, a list with the results of every seed that was measured."""
         entries = self._entries(seeds)
         return {part: [entry["figures"] for entry in entries[part]] for part in entries}
 
@@ -72,7 +76,7 @@ class Results:
         return {part: found for part, found in entries.items() if found}
 
     def report(self, seeds, module, command, quick):
-        """Write a report to `folder`/NAME.json, for the README and lesson 16, and return it.
+        """Write a report to `folder`/NAME.json for the README and lesson 16, and return it.
 
         module: the experiment. quick: whether this is a quick trial. Raises ExperimentError if
         the results are incomplete.
@@ -104,52 +108,62 @@ class Results:
 
 
 def key(module, table):
-    """Return {word: meaning} for the words that occur in the table of an experiment. A quick trial
-    has fewer rows, and a single seed has no spread."""
+    """Return a dictionary {word: meaning} for the words in the table of an experiment.
+
+    Quick trials have fewer rows, and a single seed has no spread, so not all words occur in every
+    table.
+    """
     common = {word: said for word, said in COMMON_KEY.items() if word not in module.KEY}
     return words_in(table, module.KEY | common)
 
 
 def words_in(table, words):
-    """Return the entries of {word: meaning} whose word occurs in the rows of a table."""
+    """Select the entries of a dictionary {word: meaning} whose words occur in a table."""
     cells = [cell for row in table for cell in row]
     return {word: said for word, said in words.items() if any(word in cell for cell in cells)}
 
 
 def percent(values, digits=1):
-    """Mean and `spread` of shares, in percent, such as "93.4 ± 0.5"."""
+    """Format the mean and `spread` of fractions in percent, for example as "93.4 ± 0.5"."""
     return spread([100 * value for value in values], f".{digits}f")
 
 
 def error(seeds):
-    """Mean test error over seeds, from their accuracies, in percent, such as "1.52 ± 0.08"."""
+    """Format the mean test error over seeds in percent, for example as "1.52 ± 0.08"."""
     return percent([1 - figures["accuracy"] for figures in seeds], digits=2)
 
 
 def spread(values, style):
-    """Mean of the values, followed by their sample standard deviation if there are several."""
+    """Format the mean of the values and, if there are several, their sample standard deviation."""
     text = f"{statistics.fmean(values):{style}}"
     return text + (f" ± {statistics.stdev(values):{style}}" if len(values) > 1 else "")
 
 
 def all_seeds(results, drawn):
-    """Suffix of an axis label that explains the `drawn` spread, such as "band"; "" for one seed."""
+    """Return a suffix for an axis label that explains how the spread over seeds is drawn.
+
+    The argument `drawn` names the graphical element that shows the spread, for example "band". The
+    suffix is empty for a single seed.
+    """
     return f" ({drawn}: all seeds)" if max(map(len, results.values())) > 1 else ""
 
 
 def cost_cells(seeds):
-    """Cells "parameters" and "seconds" of a table row."""
+    """Return the cells for the columns "parameters" and "seconds" of a table."""
     return [f"{seeds[0]['parameters']:,}", spread([f["seconds"] for f in seeds], ",.0f")]
 
 
 def line(what, source, ours, seeds):
-    """Return a row of the headline. seeds: the results of a part, one per seed."""
+    """Return a row of the headline.
+
+    seeds: the results of a part, one per seed.
+    """
     minutes = statistics.fmean([figures["seconds"] for figures in seeds]) / 60
     return [what, source, ours, str(len(seeds)), f"{minutes:,.1f}"]
 
 
 def headlines(folder):
-    """Collect the headlines of all experiments with results in `folder`, as rows, or []."""
+    """Collect the headline rows of all experiments that have results in `folder`."""
     rows = []
     for path in sorted(Path(folder).glob("*.json")):
         try:
@@ -163,7 +177,7 @@ def headlines(folder):
 
 
 def print_markdown(rows):
-    """Print rows of text, of which the first is the header, as a Markdown table."""
+    """Print rows of text as a Markdown table; the first row is the header."""
     for k, row in enumerate(rows):
         print("| " + " | ".join(row) + " |")
         if k == 0:
@@ -171,14 +185,14 @@ def print_markdown(rows):
 
 
 def print_key(words):
-    """Print {word: meaning}, one word per line."""
+    """Print the entries of a dictionary {word: meaning}, one per line."""
     width = max(map(len, words))
     for word, said in words.items():
         print(f"{word:{width}}  {said}")
 
 
 def print_table(rows):
-    """Print rows of text, of which the first is the header, in columns; right-align numbers."""
+    """Print rows of text as a table with aligned columns; the first row is the header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         first, *others = [

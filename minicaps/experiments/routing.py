@@ -1,16 +1,17 @@
 """routing: the benefit, the cost and the long-run effect of iterations in each kind of routing.
 
-The small CapsNet is trained on strokes, without a decoder. For the couplings we report the entropy
-as a share of its maximum (1: a child is divided equally; 0: it goes to one parent). To see where
-the iterations lead, the capsules of networks trained with three are routed thirty times. With
-accumulated logits, the iterations make the couplings ever sharper; with recomputed logits, they
-solve an equation (Jianlin Su 2018).
+The small CapsNet is trained without a decoder on the data set `strokes`. The entropy of the
+couplings is reported relative to its maximum: it is 1 if each child is divided equally among its
+parents, and 0 if each child goes to one parent. To show the effect of many iterations, routing is
+run for thirty iterations in networks that were trained with three. With accumulated logits, each
+iteration makes the couplings sharper; with recomputed logits, the iterations solve a fixed-point
+equation (Jianlin Su 2018).
 
-EM (Hinton et al. 2018) needs activations in addition to poses, and learned costs, neither of which
-the CapsNet has. It is therefore measured in the small network of matrix capsules, which is ten
-times slower and gets a third of the images and half the epochs. Compare its rows with each
-other only, not with those above. With more iterations EM learns more slowly at first, because the
-second E step is sharp before the poses mean anything.
+EM routing (Hinton et al. 2018) requires activations in addition to poses, as well as learned costs;
+the CapsNet has neither. It is therefore measured in the small network of matrix capsules, which is
+ten times slower and gets a third of the images and half the epochs. The results of EM routing can
+be compared with one another, but not with those of the CapsNet. With more iterations, EM learns
+more slowly at first, because the second E step is already sharp before the poses have any meaning.
 """
 
 import numpy as np
@@ -95,14 +96,20 @@ def measure(lab, part, settings, seed):
 
 
 def entropy(couplings):
-    """Mean entropy of couplings (B, I, J), whose rows sum to 1, divided by its maximum, ln J."""
+    """Compute the mean entropy of couplings (B, I, J), divided by the maximum entropy, ln J.
+
+    The couplings of each child sum to 1.
+    """
     c = np.maximum(couplings, np.finfo(couplings.dtype).tiny)
     return float(-(c * np.log(c)).sum(axis=2).mean() / np.log(c.shape[2]))
 
 
 def iterated(model, images):
-    """Route the votes of a CapsNet for images with `LONG` iterations. Return the couplings' entropy
-    after each, and the moves of the class capsules: the root mean square of |v − v before|."""
+    """Route the votes of a CapsNet for `LONG` iterations.
+
+    Returns the entropy of the couplings after each iteration, and the moves of the class capsules,
+    which are the root mean square of |v − v before|.
+    """
     with no_grad(), keep_history():
         votes = make_votes(model.primary_capsules(images), model.classes.weight)
         history = model.classes.routing.route(votes, iterations=LONG).history
@@ -142,7 +149,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw the test error against iterations, and the effect of further iterations."""
+    """Plot the test error against the number of iterations, and the effect of many iterations."""
     figure = new_figure(11, 3.8)
     learned, sharp, move = figure.subplots(1, 3)
     styles = zip((INK, BLUE, ORANGE, "#009E73", "#999999"), "os^Dv", strict=True)
@@ -177,7 +184,7 @@ def draw(results, path, lab):
 
 
 def _draw_errors(axes, results, parts, style):
-    """Draw the mean test error of the parts measured against their number of iterations."""
+    """Plot the mean test error of all measured parts against their number of iterations."""
     there = [part for part in parts if part in results]
     counts = [1 if part == "one-iteration" else int(part.rpartition("-")[2]) for part in there]
     means = [100 * np.mean([1 - f["accuracy"] for f in results[part]]) for part in there]

@@ -1,10 +1,11 @@
 """squash: five kinds of squash at the end of the network and in the middle, and none in the middle.
 
 Jianlin Su 2018 (kexue.fm/archives/4819) found "half" a little better than the paper's squash and
-left open whether the capsules in the middle need one at all; he gives no numbers. Here the small
-CapsNet is trained without a decoder on a part of MNIST. One layer is changed while the other keeps
-the paper's squash, and all networks use the learning rate that was chosen for the paper's squash.
-The lengths of the primary capsules on test images show how much a squash in the middle has to do.
+left open whether the capsules in the middle need one at all; he gives no numbers. Here, the small
+CapsNet is trained without a decoder on part of MNIST. The squash is changed in one layer at a time,
+while the other layer keeps the paper's squash. All networks use the learning rate that was chosen
+for the paper's squash. The lengths of the primary capsules on test images indicate how much effect
+a squash in the middle can have.
 """
 
 import numpy as np
@@ -94,7 +95,7 @@ def _name(part):
 
 
 def draw(results, path, lab):
-    """Draw the kinds of squash, the resulting test errors, and the primary capsules' lengths."""
+    """Plot the squash functions, the resulting test errors, and the primary capsules' lengths."""
     figure = new_figure(11, 3.8)
     kinds, errors, lengths = figure.subplots(1, 3)
     _draw_kinds(kinds)

@@ -1,13 +1,15 @@
 """viewpoint: networks trained on a third of all rotations are tested on the rest.
 
 In Hinton, Sabour and Frosst 2018, section 5.1, matrix capsules with EM routing and a CNN train on
-toys (smallNORB) seen from a third of the azimuths. Both are stopped where they are equally good on
-those and are tested on the rest. Here they train on `strokes` rotated by −25° to −8⅓° and are
-tested on rotations of up to 25°. EM uses two iterations, not the paper's three, with which it
-learns slowly at first. The CNN has four times the parameters of the matrix capsules (in the paper,
-thirteen times). The CapsNet of 2017 is added for comparison. Each network is tested after the epoch
-at which its validation accuracy was closest to the best one of the weakest network, and after its
-own best epoch. To find the former, the first part measured trains all networks of a seed.
+toys (smallNORB) seen from a third of the azimuths. Both networks are stopped at equal accuracy on
+these azimuths and are then tested on the remaining azimuths. Here, all networks are trained on
+`strokes` rotated by −25° to −8⅓° and tested on rotations of up to 25°. EM routing uses two
+iterations instead of the paper's three, because it learns slowly at first with three. The CNN has
+four times as many parameters as the matrix capsules (in the paper, thirteen times as many). The
+CapsNet from 2017 is included for comparison. Each network is tested after the epoch at which its
+validation accuracy was closest to the best accuracy of the weakest network, and after its own best
+epoch. To find the epochs of equal accuracy, all networks of a seed are trained when the first part
+is measured.
 """
 
 from dataclasses import replace
@@ -80,17 +82,17 @@ def measure(lab, part, settings, seed):
 
 
 def rotations(split):
-    """Rotation (n,) of each image, in degrees."""
+    """Return the rotation of each image in degrees, as an array (n,)."""
     return split.poses[:, POSE_NAMES.index("rotation")]
 
 
 def known(split):
-    """Select the images whose rotations are used in training."""
+    """Select the images whose rotations are in the range used for training."""
     return split.take(np.flatnonzero(rotations(split) < KNOWN))
 
 
 def errors(right, angles):
-    """Error rates on known rotations, on novel rotations, and in each range of `EDGES`."""
+    """Compute error rates on known rotations, on novel rotations, and in each range of `EDGES`."""
     wrong, place = 1.0 - right, np.searchsorted(EDGES[1:-1], angles, side="right")
     return {
         "known": float(wrong[angles < KNOWN].mean()),
@@ -121,7 +123,7 @@ def headline(results):
 
 
 def draw(results, path, lab):
-    """Draw the error against rotation, with a digit for each range, and the validation curves."""
+    """Plot the error against rotation, with a digit for each range, and the validation curves."""
     figure = new_figure(11, 4.4)
     grid = figure.subplot_mosaic([["turn", "learn"], ["digits", "learn"]], height_ratios=(4, 1))
     turn, learn, digits = (grid[name] for name in ("turn", "learn", "digits"))
@@ -155,7 +157,7 @@ def draw(results, path, lab):
 
 
 def _draw_digits(axes, angles):
-    """Draw a row of fours rotated by `angles`, each below its place on the axis of degrees."""
+    """Draw a row of rotated fours, each below its angle on the horizontal axis."""
     poses = np.zeros((len(angles), len(POSE_NAMES)))
     for name, values in (("rotation", angles), ("scale", 1), ("thickness", 2)):
         poses[:, POSE_NAMES.index(name)] = values

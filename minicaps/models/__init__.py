@@ -1,4 +1,4 @@
-"""Network classes, and a function that builds a network by name."""
+"""Network classes, and a function for building a network by name."""
 
 import inspect
 from typing import Any
@@ -39,7 +39,7 @@ MODELS: dict[str, Any] = {
 def options_of(name: str) -> dict[str, Any]:
     """Return the options of the network `name` with their defaults.
 
-    A default of None means that a layer inside the network chooses the value.
+    If a default is None, the value is chosen by the layer that uses the option.
     """
     parameters = inspect.signature(MODELS[name]).parameters.values()
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -50,8 +50,8 @@ def options_of(name: str) -> dict[str, Any]:
 def build(name: str, input_shape: tuple[int, ...], classes: int, **options: Any) -> Network:
     """Build a network by name.
 
-    The `config` attribute of the result holds everything needed to build the network again. The
-    classes are called "0", "1", … until training or a checkpoint names them.
+    The network's `config` attribute contains all arguments needed to rebuild it. The classes are
+    named "0", "1", … until training or a checkpoint supplies other names.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Base class of the networks: class names, preprocessing, and prediction for images in memory."""
+"""Base class of all networks, with preprocessing and prediction for images in memory."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,9 +30,9 @@ class Prediction:
         The name of the most probable class; for multi-label networks, a tuple with the names of
         all classes whose probability exceeds one half.
     probabilities : array of shape (n, J)
-        Lengths and activations of capsules are independent probabilities that each class is
-        present. If a single-label network was trained with the cross-entropy, the probabilities
-        of an image sum to 1.
+        The length or activation of a capsule is the probability that its class is present,
+        independently of the other classes. If a single-label network was trained with
+        cross-entropy, the probabilities of an image sum to 1.
     class_names : names of the J classes
     """
 
@@ -51,10 +51,10 @@ class Prediction:
 
 
 class Network(Module):
-    """Base class of the networks.
+    """Base class of all networks.
 
-    A network maps images (B, C, H, W) to Routed, whose `activations` have shape (B, J). The
-    attributes `class_names`, `preprocessing`, `multi` and `loss` are set by training.
+    A network maps images (B, C, H, W) to a `Routed` tuple with `activations` of shape (B, J).
+    Training sets the attributes `class_names`, `preprocessing`, `multi` and `loss`.
 
     Attributes
     ----------
@@ -80,12 +80,12 @@ class Network(Module):
 
     @property
     def raw_score(self) -> str:
-        """Name of an activation before any conversion."""
+        """Name of an activation before it is converted to a probability."""
         return "logit" if self.logits else self.score
 
     @property
     def shares(self) -> bool:
-        """Whether P(k) = a_k / Σ_j a_j, as for capsules trained with the cross-entropy."""
+        """Whether P(k) = a_k / Σ_j a_j, as for capsules trained with cross-entropy."""
         return self.loss == "cross-entropy" and not self.logits and not self.multi
 
     def probabilities(self, activations: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class Network(Module):
     ) -> Prediction:
         """Predict the classes of images in memory.
 
-        The network runs in evaluation mode and is returned to its previous mode afterwards.
+        The network runs in evaluation mode, and its previous mode is restored afterward.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class Network(Module):
         DataError
             If the images cannot be used.
         CheckpointError
-            If a score of the network is non-finite.
+            If the network outputs a non-finite score.
         """
         found, was_training = [], self.training
         images = self.preprocessing.batch(images, invert=invert, centre_ink=centre_ink)

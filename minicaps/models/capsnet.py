@@ -1,4 +1,4 @@
-"""The CapsNet of Sabour, Frosst and Hinton 2017."""
+"""CapsNet, the capsule network of Sabour, Frosst and Hinton (2017)."""
 
 from typing import Any
 
@@ -31,10 +31,10 @@ CAPSNET_PRESETS = {
 
 
 class CapsNet(Network):
-    """Network of convolutions, primary capsules, one capsule per class, and a decoder.
+    """Capsule network with convolutions, primary capsules, one capsule per class, and a decoder.
 
-    It maps images (B, C, H, W) to Routed, whose `activations` (B, classes), the lengths of the
-    class capsules, are the prediction.
+    The network maps images (B, C, H, W) to a `Routed` tuple. The `activations` (B, classes) are the
+    lengths of the class capsules and serve as predictions.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class CapsNet(Network):
     primary_squash : kind of squash of the primary capsules, or None for the same as `squash`
     seed : seed of the initial weights
     **routing : name and options of the routing
-        See `minicaps.nn.Routing`. None stands for the default of the routing.
+        See `minicaps.nn.Routing`. If an option is None, the default of the routing method is used.
     """
 
     score, routing_options = "length", ROUTING_OPTIONS
@@ -93,7 +93,7 @@ class CapsNet(Network):
         return self.classes(self.primary_capsules(images))
 
     def primary_capsules(self, images: Tensor) -> Tensor:
-        """Compute the primary capsules (B, I, N), the children of the class capsules."""
+        """Compute the primary capsules (B, I, N), which are the children of the class capsules."""
         check_images(images, self.input_shape)
         x = images
         for convolution in self.convolutions:
@@ -101,7 +101,7 @@ class CapsNet(Network):
         return self.primary(x)
 
     def reconstruct(self, poses: Tensor, keep: Array) -> Tensor:
-        """Decode images from class capsules (B, J, D), masking all but the capsules `keep` (B,).
+        """Decode images from class capsules (B, J, D), masking all capsules except `keep` (B,).
 
         Raises ValueError if the network was built with decoder=False.
         """

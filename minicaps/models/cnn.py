@@ -1,4 +1,4 @@
-"""Convolutional networks: one with capsules instead of pooling, one with pooling, a baseline."""
+"""Convolutional networks: one with capsules, its counterpart with pooling, and a baseline."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ from minicaps.tensor import Tensor
 
 
 class Convolution(Module):
-    """Convolution with `channels` (C, O), optional batch normalization, and ReLU."""
+    """Convolution with `channels` (C, O), followed by optional batch normalization and a ReLU."""
 
     def __init__(self, channels, kernel, rng, *, padding=0, batch_norm=False):
         self.conv = Conv2d(*channels, kernel, rng, padding=padding, bias=not batch_norm)
@@ -27,10 +27,11 @@ class Convolution(Module):
 
 
 class Features(Module):
-    """Feature extractor of the next two networks: images (B, C, H, W) to maps (B, 128, P, Q).
+    """Convolutional layers that `CapsuleCNN` and `PoolingCNN` have in common.
 
-    Two convolutions with 64 channels are followed by average pooling and two convolutions with 128
-    channels. All kernels are 3×3, without padding.
+    Images (B, C, H, W) are mapped to feature maps (B, 128, P, Q). Two convolutions with 64 channels
+    are followed by average pooling and two convolutions with 128 channels. All kernels are 3×3,
+    without padding.
     """
 
     WIDTH = 128
@@ -50,12 +51,13 @@ class Features(Module):
 
 
 class CapsuleCNN(Network):
-    """Convolutions followed by one capsule per class, which routes over all positions.
+    """Convolutional network with one capsule per class and routing over all positions.
 
     The channels at each position form a child capsule. A parent uses the same matrix for all
-    children, so images may have any size from 14×14 pixels, even after training. The network is
-    that of Jianlin Su 2018 (kexue.fm/archives/4819). It maps images (B, C, H, W) to Routed, whose
-    `activations` (B, classes), the lengths of the class capsules, are the prediction.
+    children, so a trained network accepts images of any size of at least 14×14 pixels. The network
+    was proposed by Jianlin Su in 2018 (kexue.fm/archives/4819). CapsuleCNN maps images (B, C, H, W)
+    to a `Routed` tuple. The `activations` (B, classes) are the lengths of the class capsules and
+    serve as predictions.
 
     Parameters
     ----------
@@ -105,9 +107,9 @@ class CapsuleCNN(Network):
 class PoolingCNN(Network):
     """Counterpart of `CapsuleCNN` with pooling instead of capsules.
 
-    The same convolutions are followed by the mean over all positions and two linear layers. The
-    `activations` (B, classes) are sigmoids, an independent probability for each class; there are
-    no poses and no couplings.
+    The convolutions of `CapsuleCNN` are followed by average pooling over all positions and two
+    linear layers. The `activations` (B, classes) are the outputs of sigmoids and represent
+    independent probabilities. The network has no poses or couplings.
     """
 
     def __init__(
@@ -126,9 +128,9 @@ class PoolingCNN(Network):
 
 
 class BaselineCNN(Network):
-    """Baseline of Sabour et al. 2017: three 5×5 convolutions, three linear layers, dropout.
+    """Baseline of Sabour et al. (2017): three 5×5 convolutions, three linear layers, and dropout.
 
-    The `activations` (B, classes) are logits, to be trained with the cross-entropy.
+    The `activations` (B, classes) are logits, so the default loss is the cross-entropy.
 
     Parameters
     ----------
@@ -173,7 +175,7 @@ class BaselineCNN(Network):
 
 
 def flattened(maps):
-    """Flatten maps (B, C, P, Q) to (B, P·Q·C).
+    """Flatten feature maps (B, C, P, Q) to vectors (B, P·Q·C).
 
     A convolution stores its output with the channels last, so this order avoids a copy.
     """
@@ -181,5 +183,5 @@ def flattened(maps):
 
 
 def without_capsules(activations: Tensor) -> Routed:
-    """Wrap the activations of a network without capsules in Routed, without poses or couplings."""
+    """Return a `Routed` tuple that contains only activations, for networks without capsules."""
     return Routed(None, activations, None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Counterpart of the CapsNet without capsules, for comparisons."""
+"""Network without capsules that serves as a counterpart of the CapsNet in comparisons."""
 
 import math
 
@@ -15,14 +15,14 @@ from minicaps.tensor import Tensor
 
 
 class DenseCNN(Network):
-    """The convolutions of `CapsNet` followed by a linear layer instead of votes and routing.
+    """Network with the convolutions of `CapsNet`, but linear layers instead of votes and routing.
 
-    The hidden layer has as many units as all class capsules have components together, and its
-    matrix has as many weights as the votes; a second linear layer maps the units to the classes. At
-    every image size, the network therefore has almost as many parameters as a CapsNet without
-    decoder: with J classes, 16 J + 17 more for each class. Images (B, C, H, W) of `input_shape`
-    yield `activations` (B, classes), which are logits to be trained with the cross-entropy. Like
-    the CapsNet, the network has no dropout.
+    The hidden layer has one unit for each component of the class capsules, and as many weights as
+    the matrices that compute the votes. A second linear layer maps the hidden units to the classes.
+    At every image size, the network therefore has almost as many parameters as a CapsNet
+    without decoder: with J classes, 16 J + 17 more for each class. Images (B, C, H, W) of
+    `input_shape` are mapped to `activations` (B, classes). The activations are logits, so the
+    default loss is the cross-entropy. Like the CapsNet, the network has no dropout.
 
     Parameters
     ----------

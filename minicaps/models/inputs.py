@@ -1,4 +1,4 @@
-"""Conversion of arrays to the tensors that a network expects."""
+"""Convert arrays to the tensors that a network expects as inputs."""
 
 from minicaps.backend import array_module
 from minicaps.tensor import Tensor

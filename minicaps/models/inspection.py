@@ -1,6 +1,7 @@
-"""Predictions, couplings and reconstructions of a trained network, for figures.
+"""Compute predictions, couplings and reconstructions of a trained network for use in figures.
 
-Letters: I children, J parents (plus one for the orphans in leaky routing), D pose components.
+In array shapes, I is the number of children, J is the number of parents (plus one for the orphans
+in leaky routing), and D is the number of pose components.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ SEVERAL = 10  # images in a figure of reconstructions of multi-label data
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Output of a network for one image, as arrays on the host.
+    """Output of a network for one image, stored in arrays on the host.
 
     scores: (J,), one per class: lengths of capsules, activations or probabilities.
     poses: (J, D), or None for a network without capsules.
@@ -35,7 +36,7 @@ class View:
 
     @property
     def ranking(self):
-        """Class indices in order of decreasing score."""
+        """Class indices, sorted by decreasing score."""
         return np.argsort(-self.scores, kind="stable")
 
     @property
@@ -44,7 +45,7 @@ class View:
 
 
 def view(model, picture) -> View:
-    """Apply a model in evaluation mode to an image (C, H, W) and record its output and couplings.
+    """Run a model on an image (C, H, W) in evaluation mode; record its output and couplings.
 
     Raises CheckpointError if a score is non-finite.
     """
@@ -66,32 +67,38 @@ def view(model, picture) -> View:
 
 
 def share_map(couplings, grid, parent):
-    """Average the couplings of the children at each position to one parent: (rows, columns)."""
+    """Average the couplings to one parent over the children at each position.
+
+    The result has shape (rows, columns).
+    """
     return couplings[:, parent].reshape(grid[:3]).mean(axis=2)
 
 
 def entropy(couplings):
-    """Compute the mean of −Σ_j c_ij ln c_ij over the children, in nats.
+    """Compute the mean entropy −Σ_j c_ij ln c_ij of the children's couplings, in nats.
 
-    It equals ln J if all couplings are equal.
+    If all couplings are equal, the entropy is ln J.
     """
     c = couplings.astype(np.float64)
     return float(-np.where(c > 0, c * np.log(np.where(c > 0, c, 1)), 0).sum(axis=1).mean())
 
 
 def reconstruction(model, poses, keep):
-    """Decode the capsule `keep` of poses (J, D) to an image (C, H, W); None without a decoder."""
+    """Decode the capsule `keep` of poses (J, D) to an image (C, H, W).
+
+    Returns None if the model has no decoder.
+    """
     drawn = _drawn(model, poses[None], keep) if has_decoder(model) else None
     return drawn if drawn is None else drawn[0]
 
 
 def redrawn(model, split, class_names):
-    """Reconstruct one image of each of the first `CLASSES` classes of `split`.
+    """Reconstruct one image from each of the first `CLASSES` classes of `split`.
 
     The decoder reconstructs each image from the capsule of the predicted class. For multi-label
     data, the first `SEVERAL` images are used, with one reconstruction per class present. Returns
-    the arguments of `plotting.reconstructions` or, for multi-label data, of `plotting.members`,
-    except the file. The images are on the host.
+    the arguments of `plotting.reconstructions` (or `plotting.members` for multi-label data), except
+    for the file. The images are on the host.
     """
     if split.multi:
         some = split.take(np.arange(min(SEVERAL, len(split))))
@@ -106,9 +113,9 @@ def redrawn(model, split, class_names):
 
 
 def sweep(model, poses, keep, offsets):
-    """Decode the capsule `keep` of poses (J, D) with each component shifted by each of `offsets`.
+    """Decode the capsule `keep` of poses (J, D), shifting one component at a time by each offset.
 
-    Returns images (D, offsets, C, H, W).
+    Returns an array of images with shape (D, offsets, C, H, W).
     """
     size = poses.shape[1]
     moved = np.broadcast_to(poses, (size, len(offsets), *poses.shape)).copy()
@@ -130,6 +137,6 @@ def _drawn(model, poses, keep):
 
 
 def first_kernels(model):
-    """Return the kernels (O, C, K, K) of the first convolution."""
+    """Return the kernels (O, C, K, K) of the first convolutional layer."""
     first = next(module for _, module in model.modules() if isinstance(module, Conv2d))
     return to_host(first.weight.data)

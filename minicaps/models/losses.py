@@ -17,21 +17,21 @@ def usual_loss(model):
 
 
 def spread_margin(epoch):
-    """Compute the margin of the spread loss after `epoch` epochs, which may be fractional.
+    """Compute the margin of the spread loss after `epoch` epochs, which can be fractional.
 
-    The margin grows linearly from 0.2 to 0.9 (Hinton et al. 2018, section 4). Here it grows in the
-    first epoch, whatever the length of the run, so a run that is resumed with more epochs equals
-    one that was started with them.
+    The margin grows linearly from 0.2 to 0.9 (Hinton et al. 2018, section 4). Here, it always
+    reaches its maximum after the first epoch, so training can be extended by more epochs and still
+    give the same result as one longer run.
     """
     return FIRST_MARGIN + (LAST_MARGIN - FIRST_MARGIN) * min(1, epoch / RISE)
 
 
 def classification_loss(name, model, activations, labels, margin=LAST_MARGIN):
-    """Compute a classification loss of the activations (B, J) of `model`.
+    """Compute a classification loss from the activations (B, J) of `model`.
 
     If the model outputs logits, the cross-entropy takes their softmax as P(k); otherwise
     P(k) = a_k / Σ_j a_j, the softmax of ln a_k. (1e-6 is added to a_k so that the loss is finite
-    at 0.) For multi-label data, the cross-entropy is binary, one for each class, and P(k) is the
+    at 0.) For multi-label data, the loss is a binary cross-entropy per class, and P(k) is the
     sigmoid of a logit.
 
     name: one of `LOSSES`.
@@ -52,7 +52,7 @@ def classification_loss(name, model, activations, labels, margin=LAST_MARGIN):
 
 
 def check_several(name, model):
-    """Raise ValueError for a loss that is not defined for multi-label data."""
+    """Raise ValueError if the loss is not defined for multi-label data."""
     if name == "spread" or (name == "cross-entropy" and not model.logits):
         raise ValueError(
             f"--loss {name} requires exactly one class per image, but the data is multi-label: try"

@@ -22,9 +22,9 @@ class MatrixCapsNet(Network):
     """Capsule network with 4×4 poses and EM routing (Hinton, Sabour and Frosst 2018).
 
     A convolution is followed by primary capsules, two layers of convolutional capsules, and class
-    capsules. The network maps images (B, C, H, W) to Routed: poses (B, classes, 16), activations
-    (B, classes) and couplings. Images must have at least 13×13 pixels; their size may change even
-    after training.
+    capsules. The network maps images (B, C, H, W) to a `Routed` tuple of poses (B, classes, 16),
+    activations (B, classes) and couplings. Images must have at least 13×13 pixels. After training,
+    the network can be applied to images of other sizes.
 
     Parameters
     ----------

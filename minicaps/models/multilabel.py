@@ -1,4 +1,4 @@
-"""Multi-label images: predictions, and one reconstruction per class."""
+"""Predictions and per-class reconstructions for multi-label images."""
 
 from functools import reduce
 
@@ -14,10 +14,10 @@ SEEN = 0.5  # classes with a higher activation are predicted; the threshold of a
 
 
 def seen(activations, logits=False):
-    """Predict which classes are present in each image, as a boolean array (B, J).
+    """Return a boolean array (B, J) that marks the classes predicted to be present in each image.
 
-    A capsule's length is the probability that its class is present (Sabour et al. 2017, section
-    2), and so is the sigmoid of a logit. A class is predicted if its probability exceeds one half.
+    The probability of a class is the length of its capsule (Sabour et al. 2017, section 2) or the
+    sigmoid of its logit. A class is predicted if its probability exceeds one half.
     """
     return activations > (0 if logits else SEEN)
 
@@ -25,7 +25,7 @@ def seen(activations, logits=False):
 def highest(activations, count):
     """Mark the `count` highest activations of each image in a boolean array (B, J).
 
-    activations: (B, J), on the host. Ties are broken in favor of the lower class index.
+    activations: (B, J), on the host; if activations are equal, the lower class index comes first.
     count: one number for all images, or an array (B, 1).
     """
     order = np.argsort(-activations, axis=1, kind="stable")
@@ -35,8 +35,8 @@ def highest(activations, count):
 def answers_of(model, activations, labels):
     """Mark the predicted classes of each sample in a boolean array (B, J).
 
-    activations: (B, J). For labels (B,), the class with the highest activation is predicted; for
-    labels (B, J), every class that `seen` marks.
+    activations: (B, J). For labels of shape (B,), the class with the highest activation is
+    predicted. For labels of shape (B, J), all classes marked by `seen` are predicted.
     """
     if labels.ndim == 2:
         return seen(activations, model.logits)
@@ -46,8 +46,9 @@ def answers_of(model, activations, labels):
 def right_answers(model, activations, labels):
     """Mark the correctly classified samples in a boolean array (B,).
 
-    activations: (B, J). For labels (B,), the correct class must have the highest activation; for
-    labels (B, J), the predicted classes must be exactly the classes present.
+    activations: (B, J). For labels of shape (B,), the correct class must have the highest
+    activation. For labels of shape (B, J), the predicted classes must be exactly the classes
+    present.
     """
     if labels.ndim == 1:
         return activations.argmax(axis=1) == labels
@@ -57,25 +58,25 @@ def right_answers(model, activations, labels):
 def one_at_a_time(labels):
     """Split labels (B, J) of zeros and ones into arrays with at most one class per sample.
 
-    The first array holds each sample's first class, the next its second, and so on. The list is as
-    long as the largest number of classes of a sample, but never empty.
+    The first array contains the first class of each sample, the second array contains the second
+    class, and so on. The number of arrays is the largest number of classes in any sample, but at
+    least one.
     """
     turn = np.cumsum(labels, axis=1, dtype=np.int64) * labels
     return [(turn == k).astype(labels.dtype) for k in range(1, max(1, turn.max(initial=0)) + 1)]
 
 
 def reconstruction_loss(model, poses, keep, images, parts=None, *, weight):
-    """Compute the reconstruction loss with one run of the decoder per class present.
+    """Compute the reconstruction loss, running the decoder once per class present.
 
-    Each run decodes the capsule of one class alone; absent classes are not decoded.
+    Each run decodes the capsule of a single class, and absent classes are not decoded. If `parts`
+    is given, the loss is averaged over the runs, as for the pairs of digits in Sabour et al. (2017,
+    section 6). Otherwise, the pixelwise maximum of the reconstructions is compared with the image.
 
     poses: (B, J, D).
     keep: the capsules to decode in each run: a list of labels (B,), or result of `one_at_a_time`.
     images: (B, C, H, W).
     parts: (B, k, C, H, W), the targets of the k runs for composed images, in the order of classes.
-        The loss is then the mean over the runs (Sabour et al. 2017, section 6, reconstruct both
-        digits). If None, the images' parts are unknown, and the pixelwise maximum of the
-        reconstructions is compared with the whole image.
     weight: factor of the loss.
     """
     drawn = [model.reconstruct(poses, one) for one in keep]
@@ -88,10 +89,11 @@ def reconstruction_loss(model, poses, keep, images, parts=None, *, weight):
 
 
 def redraw(model, images, labels):
-    """Predict the classes of images (n, C, H, W) and reconstruct each class of labels (n, J).
+    """Predict the classes of images (n, C, H, W), and reconstruct each class in labels (n, J).
 
-    Returns the predicted classes (n, J) and the reconstructions (n, P, C, H, W), in the order of
-    classes and black after the last class of an image. Both arrays are on the host.
+    Returns the predicted classes (n, J) and the reconstructions (n, P, C, H, W), ordered by class,
+    as arrays on the host. If an image has fewer than P classes, its remaining reconstructions are
+    black.
     """
     images, keep = tensor_for(model, images), one_at_a_time(labels)
     put = array_module(images.data).asarray

@@ -1,4 +1,4 @@
-"""Sizes of layers and grids, and checks of image shapes."""
+"""Compute the sizes of layers and grids, and check the shapes of images."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ ROUTING_OPTIONS = {
 
 
 class ChildrenGrid(NamedTuple):
-    """Grid of the class capsules' children: `rows` × `columns` positions with `types` at each.
+    """Grid of child capsules: `types` capsules at each of `rows` × `columns` positions.
 
     Children are ordered by row, column and type. The receptive field of row (or column) k is
     centered at `first` + `step`·k, where 0 is the center of the first pixel.
@@ -29,16 +29,17 @@ class ChildrenGrid(NamedTuple):
 
 
 def sizes_of(presets, name):
-    """Return the preset `name`, or raise ValueError if there is none."""
+    """Return the preset with the given name, or raise ValueError if it does not exist."""
     if name not in presets:
         raise ValueError(f"unknown preset {name!r}: choose {', '.join(presets)}")
     return presets[name]
 
 
 def grid(image, layers):
-    """Compute the size of the map after layers of (kernel, stride) on images of size (H, W).
+    """Compute the size of the feature map for images of size (H, W).
 
-    Raises ValueError if the images are too small.
+    Each layer is given as (kernel, stride) and has no padding. Raises ValueError if the images are
+    too small.
     """
     least = 1
     for kernel, stride in reversed(layers):
@@ -54,7 +55,10 @@ def grid(image, layers):
 
 
 def children_grid(image, layers, types) -> ChildrenGrid:
-    """Compute the grid after layers of (kernel, stride) without padding for (H, W) images."""
+    """Compute the grid of child capsules for images of size (H, W).
+
+    Each layer is given as (kernel, stride) and has no padding.
+    """
     first, step = 0.0, 1
     for kernel, stride in layers:
         first += step * (kernel - 1) / 2
@@ -64,7 +68,7 @@ def children_grid(image, layers, types) -> ChildrenGrid:
 
 
 def check_images(images, input_shape):
-    """Raise ValueError unless images have shape (B, C, H, W) with (C, H, W) = input_shape."""
+    """Raise ValueError if the shape of images (B, C, H, W) does not match `input_shape`."""
     if images.shape[1:] != input_shape:
         raise ValueError(
             f"this network expects images (B, C, H, W) with (C, H, W) = {input_shape},"

@@ -1,4 +1,4 @@
-"""Custom data: folders of images, tables of labels, `.npz` and IDX files."""
+"""Readers for custom data: folders of images, tables of labels, `.npz` files and IDX files."""
 
 from minicaps.data.own import from_memory
 from minicaps.data.own.reading import load, read

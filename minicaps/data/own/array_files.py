@@ -1,4 +1,4 @@
-"""Custom data stored as arrays: an .npz file, or four IDX files."""
+"""Readers for custom data stored as arrays in an .npz file or in four IDX files."""
 
 import re
 from dataclasses import replace
@@ -88,6 +88,9 @@ def from_idx(root, entries, hidden, target):
 
 
 def idx_part(path):
-    """Return ("train" or "test", "images" or "labels") for the name of an IDX file, or None."""
+    """Identify the contents of an IDX file by its name.
+
+    Returns a tuple ("train" or "test", "images" or "labels"), or None for any other file.
+    """
     match = re.search(r"(train|t10k|test).*(images|labels).*ubyte(\.gz)?$", path.name)
     return match and ("train" if match[1] == "train" else "test", match[2])

@@ -1,4 +1,4 @@
-"""Images from arrays of many kinds: unambiguous input is converted; the rest is rejected."""
+"""Convert arrays of many kinds to images, rejecting ambiguous input."""
 
 import zipfile
 import zlib
@@ -12,9 +12,11 @@ ROUNDING = 1e-6  # tolerated excess over [0, 1], since resizing causes rounding 
 
 
 def read_npz(path):
-    """Read images, labels and class_names (or None) from an .npz file, with notes for the user.
+    """Read the images, the labels and the class names (or None) from an .npz file.
 
-    Nothing is unpickled, so loading a file never runs code from it.
+    Notes for the user are returned as well.
+
+    Pickled objects are never loaded, so a file cannot execute code.
     """
     path = Path(path)
     if path.suffix.lower() != ".npz" or not path.is_file():
@@ -63,10 +65,11 @@ def _stored(file, name, path):
 
 
 def channels_first(images, where):
-    """Convert images to (n, channels, height, width); returns them and a note.
+    """Convert images to shape (n, channels, height, width), and return them with a note.
 
-    The images may also be (n, height, width) or (n, height, width, channels). The axis of size 1 or
-    3 holds the channels; if the second and the last axis are candidates, it is the second.
+    Images of shape (n, height, width) or (n, height, width, channels) are accepted as well. The
+    channel axis has size 1 or 3; if both the second and the last axis qualify, the second axis is
+    used.
     """
     shape = images.shape
     if images.size == 0:
@@ -84,11 +87,11 @@ def channels_first(images, where):
 
 
 def in_unit_range(images, where):
-    """Convert images to float32 in [0, 1]; returns them and a note on the value taken as white.
+    """Scale images to float32 in [0, 1]; return them with a note on the value used as white.
 
-    White is 1 if all values lie in [0, 1]. For integral values it is 255 if their maximum is at
-    most 255, and 65535 if it exceeds 4095. A maximum in between is rejected, because white is
-    ambiguous for 12-bit data.
+    If all values lie in [0, 1], white is 1. Otherwise, white is 255 for integers with a maximum of
+    at most 255, and 65535 for integers with a maximum above 4095. A maximum between 255 and 4095 is
+    rejected, because the value of white is ambiguous for 12-bit data.
     """
     if images.dtype.kind not in "buif":
         raise DataError(f"{where} are of type {images.dtype}: expected numbers")

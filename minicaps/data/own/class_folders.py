@@ -1,4 +1,4 @@
-"""Custom data in folders: one folder per class, or images with a table of labels."""
+"""Readers for custom data in folders: one folder per class, or images with a table of labels."""
 
 from collections import Counter
 from dataclasses import replace
@@ -48,8 +48,8 @@ def from_folders(root, entries, hidden, target):
 def _listing(root, entries, target):
     """List the files of all classes.
 
-    Returns a list of (relative name, label), the names of the classes, and the names of hidden
-    entries in their folders.
+    Returns a list of pairs (relative name, label), the names of the classes, and the names of
+    hidden entries in the class folders.
     """
     loose = [entry.name for entry in entries if not entry.is_dir()]
     if loose:
@@ -84,7 +84,7 @@ def _listing(root, entries, target):
 
 
 def _table(root, entries, target):
-    """Like `_listing`, for images whose classes are given by a table."""
+    """List the files and labels of a table, with the same return values as `_listing`."""
     labels, class_names = table.read_table(root / table.NAME)
     files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
     folders = [entry for entry in entries if entry.is_dir()]

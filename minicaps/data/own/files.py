@@ -1,4 +1,4 @@
-"""Files of custom data: list folders, skip hidden files, and collect errors of many files."""
+"""List the files of custom data, skip hidden ones, and collect errors from many files."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ SHOWN = 5  # number of files named in a message
 
 
 def list_folder(folder):
-    """List a folder, sorted by name; returns the paths to use and the names of hidden entries."""
+    """Return the visible entries of a folder, sorted by name, and the names of hidden entries."""
     try:
         paths = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as error:
@@ -19,9 +19,9 @@ def list_folder(folder):
 
 
 def files_in(folder) -> list[Path]:
-    """List the files directly in a folder, sorted by name, without hidden ones.
+    """List the visible files in a folder, sorted by name, without searching subfolders.
 
-    Raises `DataError` if there are none.
+    Raises `DataError` if the folder contains no visible files.
     """
     inside, _ = list_folder(Path(folder))
     files = [path for path in inside if not path.is_dir()]
@@ -33,9 +33,9 @@ def files_in(folder) -> list[Path]:
 
 
 def for_each_file(root, names, verb, function):
-    """Call function(path) for all files, with a progress bar if this takes long.
+    """Call function(path) for each file, and show a progress bar if this takes a while.
 
-    All faults are reported in one `DataError`.
+    Errors are collected from all files and raised as a single `DataError`.
     """
     from tqdm import tqdm
 
@@ -55,11 +55,11 @@ def for_each_file(root, names, verb, function):
 
 
 def notes_on_hidden(names):
-    """Return a note for the user in a tuple, or () if nothing is hidden."""
+    """Return a tuple with one note for the user, or an empty tuple if nothing is hidden."""
     return (f"skipped {len(names)} hidden entries: {some_of(names)}",) if names else ()
 
 
 def some_of(names):
-    """Format the first of many names for a message, with the number of the rest."""
+    """Format the first few names for a message, followed by the number of remaining names."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more

@@ -1,4 +1,4 @@
-"""Custom data in memory: arrays of images and their labels."""
+"""Convert custom data in memory, given as arrays of images and labels."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ NAME = "arrays"  # name of data in memory in the options of a run
 
 
 def split_of(images, labels, class_names=None) -> tuple[Split, tuple[str, ...]]:
-    """Make a split of images and labels in memory.
+    """Make a `Split` from images and labels in memory.
 
     Parameters
     ----------
@@ -39,10 +39,11 @@ def split_of(images, labels, class_names=None) -> tuple[Split, tuple[str, ...]]:
 
 
 def targets(labels, count, class_names) -> np.ndarray:
-    """Convert labels of `count` images to the format of `Split`: class numbers, or zeros and ones.
+    """Convert the labels of `count` images to the format used by `Split`.
 
-    A label denotes the class whose name it is; 7, for example, denotes "7". If no class name is a
-    number, integers from 0 are class numbers. Raises `DataError` for other labels.
+    Labels are matched with class names as text, so the label 7 refers to the class named "7". If no
+    class name is a number, integer labels are taken as class numbers, starting from 0. Raises
+    `DataError` for other labels.
     """
     labels, classes = _plain(labels), len(class_names)
     if labels.ndim == 2 and labels.shape[1] > 1:
@@ -65,7 +66,11 @@ def targets(labels, count, class_names) -> np.ndarray:
 
 
 def _plain(labels):
-    """Convert labels to an array: a column to (n,), bytes to text, integral floats to integers."""
+    """Convert labels to a plain array.
+
+    A column becomes an array (n,), bytes become text, and floats without fractional parts become
+    integers.
+    """
     labels = np.asarray(labels)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]

@@ -1,4 +1,4 @@
-"""Labels and class names of custom data: validation and conversion to class numbers."""
+"""Validate the labels and class names of custom data, and convert labels to class numbers."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ MOST_CLASSES = 2**31  # larger labels are mistakes and may not fit in 64 bits
 
 
 def class_numbers(labels, count, where):
-    """Convert labels (n,) or (n, 1) to int64 (n,), with n = `count`, the number of images."""
+    """Convert labels of shape (n,) or (n, 1) to an int64 array (n,), where n must equal `count`."""
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.shape != (count,):
@@ -33,7 +33,7 @@ def class_numbers(labels, count, where):
 
 
 def class_flags(labels, count, where):
-    """Convert multi-label labels (n, J) of zeros and ones to uint8."""
+    """Convert multi-label targets (n, J), which consist of zeros and ones, to uint8."""
     if len(labels) != count:
         raise DataError(f"{where} have {len(labels)} rows, but there are {count} images")
     if labels.dtype.kind not in "buif" or not ((labels == 0) | (labels == 1)).all():
@@ -45,9 +45,10 @@ def class_flags(labels, count, where):
 
 
 def names_of_classes(labels, names, where):
-    """Return the names of the classes, or their numbers if `names` is None.
+    """Return the class names, or the class numbers as text if `names` is None.
 
-    Raises `DataError` unless labels (n,), or (n, J) of zeros and ones, contain every class.
+    Raises `DataError` if a class does not occur in the labels, given as class numbers (n,) or as
+    zeros and ones (n, J).
     """
     several = labels.ndim == 2
     present = np.flatnonzero(labels.any(axis=0)) if several else np.unique(labels)
@@ -71,9 +72,10 @@ def names_of_classes(labels, names, where):
 
 
 def labels_of_network(labels, names, where, target):
-    """Convert labels (n,) to the class numbers of a trained network, described by `target`.
+    """Convert labels (n,) to the class numbers of the trained network described by `target`.
 
-    Classes are matched by name. If `names` is None, the labels are the network's numbers already.
+    Classes are matched by name. If `names` is None, the labels must already be the network's class
+    numbers.
     """
     highest, known = int(labels.max()), target.classes
     if names is None:
@@ -90,9 +92,9 @@ def labels_of_network(labels, names, where, target):
 
 
 def flags_of_network(labels, names, where, target):
-    """Like `labels_of_network`, for labels (n, J) of zeros and ones.
+    """Convert multi-label targets (n, J) to the classes of the trained network.
 
-    Returns (n, number of the network's classes).
+    Returns an array with one row per image and one column per class of the network.
     """
     if names is None and labels.shape[1] != len(target.classes):
         raise DataError(
@@ -108,7 +110,7 @@ def flags_of_network(labels, names, where, target):
 
 
 def _texts(names, classes, where):
-    """Convert stored names to a list of distinct strings, at least one for each class."""
+    """Convert stored class names to strings, which must be distinct and include every class."""
     if names.ndim != 1 or names.dtype.kind not in "US":
         raise DataError(
             f"class_names in {where} are {names.dtype} {names.shape}: expected a 1-D array of text"
@@ -123,7 +125,7 @@ def _texts(names, classes, where):
 
 
 def printable(names, where):
-    """Return the names of classes unchanged; `DataError` if one cannot be printed."""
+    """Return class names unchanged, but raise `DataError` if a name is not printable."""
     for name in names:
         if not name.isprintable():
             raise DataError(f"{where} has a class named {name!r}: give it a printable name")

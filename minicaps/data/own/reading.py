@@ -1,7 +1,7 @@
-"""Custom data: one folder per class, a table of labels, four IDX files, or an .npz file.
+"""Load custom data from class folders, a table of labels, four IDX files, or an .npz file.
 
-Unambiguous input is converted, and a note says so; any other file is rejected by name. No file is
-ignored silently.
+Unambiguous input is converted, and a note informs the user. All other files are rejected with an
+error that names them. No file is ignored silently.
 """
 
 from pathlib import Path
@@ -60,11 +60,12 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
 
 
 def read(path, target=AS_IT_IS) -> tuple[list[Split], tuple[str, ...], tuple[str, ...]]:
-    """Read all images at a path and convert them to `target`.
+    """Read all images from a path, and convert them to the properties of `target`.
 
-    Returns a list with one `Split`, or with the training and test splits if the data defines them;
-    the names of the classes; and notes for the user. If the target names the classes, these names
-    define the class numbers, and the data may contain as few as one of the classes.
+    The first return value is a list with one `Split`, or with the training and test splits if the
+    data defines them. The other return values are the names of the classes and notes for the user.
+    If the target names the classes, the class numbers follow the order of these names, and the data
+    need not contain every class.
     """
     path = Path(path)
     if not path.is_dir():

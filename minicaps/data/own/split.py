@@ -8,7 +8,7 @@ SMALLEST_CLASS = 3  # images: one each for training, validation and test
 
 
 def cut_test(whole, class_names, seed, path):
-    """Split images into a training and a test set, stratified by class.
+    """Split images into training and test sets, stratified by class.
 
     Raises `DataError` if a class has too few images.
     """
@@ -25,7 +25,10 @@ def cut_test(whole, class_names, seed, path):
 
 
 def limited(train, limit, classes, seed, path):
-    """Keep `limit` training images, stratified by class; ValueError if it is out of range."""
+    """Keep a stratified sample of `limit` training images.
+
+    Raises ValueError if `limit` is out of range.
+    """
     if not classes <= limit <= len(train):
         raise ValueError(
             f"limit {limit} is out of range for the {len(train)} training images in {classes}"

@@ -1,8 +1,8 @@
 """Table of labels for multi-label custom data.
 
-The table is a file `labels.csv` in UTF-8. Its header names the classes, and each further line names
-an image, with 1 for each class that is present and 0 for the other classes. An image may have no
-class at all:
+The table is a UTF-8 file named `labels.csv`. Its header lists the class names. Every other line
+gives the file name of an image, followed by a 1 for each class that is present and a 0 for each
+class that is absent. An image may have no class at all:
 
     file,cup,spoon
     kitchen/1.png,1,1
@@ -20,9 +20,11 @@ EXAMPLE = "file,cup,spoon"
 
 
 def read_table(path) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Read the labels (J,) uint8 of each file in a table, and the names of the J classes.
+    """Read a table, and return a dictionary {file: labels} and the names of the J classes.
 
-    Raises `DataError`, with the line number, if the table violates the format described above.
+    The labels of a file are a uint8 array (J,).
+
+    If the format of the table is invalid, a `DataError` describes the problem and its location.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as table:  # Excel adds a BOM

@@ -36,11 +36,10 @@ def capsule_normal(rng, shape, gain):
 
 
 def pose_identity(rng, shape):
-    """Draw matrices (…, n, n) from I + N(0, 0.03²), so that initial votes differ slightly from
-    poses.
+    """Draw matrices (…, n, n) from I + N(0, 0.03²).
 
-    This choice is our own. Matrices farther from I make the first E steps sharper and learning
-    slower.
+    Initial votes therefore differ slightly from the poses. This choice is our own. Matrices farther
+    from I make the first E steps sharper and learning slower.
     """
     return _normal(rng, shape, 0.03) + np.eye(shape[-1], dtype=np.float32)
 

@@ -1,8 +1,9 @@
 """Selection of NumPy or CuPy; no other module needs to know where arrays are stored.
 
-Other code gets the module of an array with `xp = array_module(x)` and then calls `xp.exp(x)`. The
-array determines the module, so there is no global device. Only `choose_device` imports CuPy. Random
-numbers are drawn with NumPy and copied (`Device.put`), so they are the same on every device.
+Other modules obtain the array module with `xp = array_module(x)` and then call, for example,
+`xp.exp(x)`. Since the array determines the module, there is no global device. Only `choose_device`
+imports CuPy. Random numbers are drawn with NumPy and copied (`Device.put`), so they are the same on
+every device.
 """
 
 import os
@@ -28,26 +29,26 @@ class Device:
     reason: str  # why this device was chosen, in one line
 
     def put(self, array: Array) -> Array:
-        """Copy `array` (host or device) to this device, unless it is already there.
+        """Copy `array` from the host or a GPU to this device unless it is already there.
 
-        Copying to a GPU does not wait for it, because CuPy uses its own page-locked memory.
+        Copying to a GPU does not block, because CuPy uses its own page-locked memory.
         """
         return self.xp.asarray(to_host(array) if self.kind == "cpu" else array)
 
     def synchronize(self) -> None:
-        """Wait until the device has finished all pending work (for timing)."""
+        """Wait until the device has finished all pending work, as required for timing."""
         if self.kind == "gpu":
             self.xp.cuda.get_current_stream().synchronize()
 
     def free_memory(self) -> int:
-        """Return the free memory of a GPU in bytes."""
+        """Return the amount of free GPU memory in bytes."""
         return self.xp.cuda.runtime.memGetInfo()[0]
 
     def allow_tf32(self, allowed: bool) -> None:
         """Set whether a GPU may round the factors of float32 matrix products to TF32 (11 bits).
 
-        CuPy reads this setting once per process, before its first product. Raises ValueError if
-        TF32 is allowed on a CPU.
+        CuPy reads this setting only once per process, before its first matrix product. Raises
+        ValueError if `allowed` is True on the CPU.
         """
         if self.kind == "gpu":
             os.environ["CUPY_TF32"] = str(int(allowed))
@@ -64,7 +65,7 @@ def array_module(*arrays: Array) -> ModuleType:
 
 
 def device_of(array: Array) -> str:
-    """Return the device of `array`, "cpu" or "gpu"."""
+    """Return the device of `array` as "cpu" or "gpu"."""
     return "cpu" if array_module(array) is np else "gpu"
 
 
@@ -74,7 +75,7 @@ def is_array(value: Any) -> bool:
 
 
 def choose_device(name: str = "auto") -> Device:
-    """Return the `Device` called `name`: "cpu", "gpu" or "auto" (a GPU if one can be used).
+    """Return the `Device` called `name`: "cpu", "gpu" or "auto" (a GPU if one is usable).
 
     Raises DeviceError if `name` is "gpu" but CuPy or a GPU is missing (the message says which of
     the two, and what to install), and ValueError if the name is unknown.
@@ -96,7 +97,7 @@ def choose_device(name: str = "auto") -> Device:
 
 
 def _usable_cupy():
-    """Import CuPy and check that it finds a GPU; raise DeviceError if either is missing."""
+    """Import CuPy and check that it finds a GPU; raise DeviceError if CuPy or a GPU is missing."""
     try:
         import cupy
     except Exception as error:  # a broken CUDA installation can raise other errors
@@ -122,5 +123,5 @@ def to_host(array: Array) -> np.ndarray:
 
 
 def scatter_add(target: Array, index: Any, values: Array) -> None:
-    """Add `values` to `target[index]` in place; repeated indices add up (`+=` keeps only one)."""
+    """Add `values` to `target[index]` in place; unlike `+=`, accumulate over repeated indices."""
     array_module(target).add.at(target, index, values)

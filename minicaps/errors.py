@@ -1,4 +1,4 @@
-"""Exceptions whose messages tell the user what went wrong and what to do."""
+"""Exceptions with messages that explain a problem and suggest a solution."""
 
 import functools
 import inspect
@@ -13,15 +13,18 @@ class DataError(UserError):
 
 
 class DeviceError(UserError, RuntimeError):
-    """Raised when the requested device cannot be used; the message says what is missing."""
+    """Raised when the requested device cannot be used; the message states what is missing."""
 
 
 class CheckpointError(UserError, RuntimeError):
-    """Raised when a checkpoint or result cannot be written or cannot be trusted."""
+    """Raised when a checkpoint or result cannot be written or trusted."""
 
 
 class Diverged(UserError, RuntimeError):
-    """Raised when a loss becomes infinite or NaN; the message says when, and what to try."""
+    """Raised when a loss becomes infinite or NaN.
+
+    The message states when this happened and suggests remedies.
+    """
 
 
 class ProcessError(UserError, RuntimeError):
@@ -29,11 +32,11 @@ class ProcessError(UserError, RuntimeError):
 
 
 class Interrupted(Exception):
-    """Raised after the user has asked to stop and the state has been saved."""
+    """Raised after the user has requested a stop and the state has been saved."""
 
 
 class ShowsCall:
-    """Base class that adds the constructor's signature to the error of an incorrect call."""
+    """Base class that adds the constructor's signature to errors raised by incorrect calls."""
 
     def __init_subclass__(cls):
         super().__init_subclass__()

@@ -1,4 +1,4 @@
-"""Comparison of gradients with central differences, which verifies that pullbacks are correct.
+"""Verification of pullbacks by comparing gradients with central differences.
 
     >>> import numpy as np
     >>> from minicaps import ops
@@ -30,7 +30,9 @@ def check_gradients(
     function: Callable, *arrays: Array, step: float = 1e-5, rtol: float = 1e-5, atol: float = 1e-7,
     seed: int = 0,
 ) -> None:  # fmt: skip
-    """Compare gradients, computed together and one at a time, with central differences.
+    """Compare the gradients of a function with central differences.
+
+    The gradients are computed for all arguments together and for each argument separately.
 
     Parameters
     ----------
@@ -48,9 +50,9 @@ def check_gradients(
     Raises
     ------
     GradientError
-        If a gradient differs. The message names the worst entry, both values and the step.
+        If a gradient differs; the message gives the worst entry, both values and the step.
     TypeError
-        If the arrays are not floating-point, or the function does not return tensors.
+        If an array is not floating-point or the function does not return tensors.
     """
     rng = np.random.default_rng(seed)
     arrays = [_widened(a) for a in arrays]
@@ -89,20 +91,18 @@ def check_gradients(
 
 
 def _gradients(function, arrays, cotangents, wanted):
-    """Return the gradients of the arguments `wanted`, computed by the pullbacks."""
+    """Return the gradients of the `wanted` arguments as computed by the pullbacks."""
     tensors = [Tensor(a, requires_grad=i in wanted) for i, a in enumerate(arrays)]
     outputs = _as_list(function(*tensors))
     terms = [(y * c).sum() for y, c in zip(outputs, cotangents, strict=True)]
     if (total := sum(terms[1:], terms[0])).requires_grad:
         total.backward()
-    grads = [tensors[i].grad for i in wanted]
-    return [
-        np.zeros_like(arrays[i]) if g is None else g for i, g in zip(wanted, grads, strict=True)
-    ]
+    tensors = [tensors[i] for i in wanted]
+    return [np.zeros_like(t.data) if t.grad is None else t.grad for t in tensors]
 
 
 def _widened(array):
-    """Return a float64 copy that is transposed, strided or reversed in memory if `array` is."""
+    """Return a float64 copy with the memory layout of `array` (transposed, strided or reversed)."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
         raise TypeError(f"check_gradients takes floating-point NumPy arrays, not {kind}")
@@ -121,7 +121,10 @@ def _as_list(outputs):
 
 
 def _directions(array, rng):
-    """Yield (direction, label, step factor): all entries of a small array, else random ones."""
+    """Yield (direction, label, step factor) for every direction to check.
+
+    The directions are the entries of a small array or random vectors for a large array.
+    """
     if array.size <= ALL_ENTRIES:
         for index in np.ndindex(array.shape):
             direction = np.zeros_like(array)
@@ -135,7 +138,7 @@ def _directions(array, rng):
 
 
 def _central_difference(value, array, direction, h):
-    """Return (f(x + h d) − f(x − h d)) / 2h; `array` is changed in place and then restored."""
+    """Return (f(x + h d) − f(x − h d)) / 2h; `array` is modified in place and then restored."""
     saved = array.copy()
     array[...] = saved + h * direction
     above = value()

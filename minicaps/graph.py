@@ -1,11 +1,12 @@
-"""The computation graph that ops record, and the backward pass through it.
+"""The computation graph that ops record, and the backward pass through this graph.
 
-A node represents one operation. It stores its parents and its pullback (vector-Jacobian product),
-which maps g = ∂loss/∂value to ∂loss/∂argument. The tasks that all ops share in the backward pass
-are implemented here: summing over broadcast axes, checking and accumulating gradients, skipping
-gradients that are not required, and freeing the arrays of a pullback as soon as it has run.
+A node represents one operation. Each node stores its parents and its pullback (vector-Jacobian
+product), which maps g = ∂loss/∂value to ∂loss/∂argument. The tasks that all ops share in the
+backward pass are implemented here: summing over broadcast axes, checking and accumulating
+gradients, skipping gradients that are not required, and freeing the arrays of a pullback as soon as
+it has run.
 
-Pullbacks operate on raw arrays and are not recorded, so there are no second derivatives.
+Pullbacks operate on raw arrays and are not recorded, so second derivatives are not available.
 """
 
 import functools
@@ -36,18 +37,18 @@ def recording(on):
 
 
 def no_grad() -> AbstractContextManager[None]:
-    """Context manager that disables graph recording, so nothing is kept for a backward pass."""
+    """Context manager that disables graph recording; nothing is kept for a backward pass."""
     return recording(False)
 
 
 def observed(name, way, run):
-    """Call run(), through the observer if there is one; `way` is "forward" or "backward"."""
+    """Call run(), using the observer if one is set; `way` is "forward" or "backward"."""
     watch = observer.get()
     return watch(name, way, run) if watch else run()
 
 
 class Node:
-    """A node of the graph, with the nodes of its inputs (`parents`) and its `pullback`.
+    """A node of the graph, which stores the nodes of its inputs (`parents`) and its `pullback`.
 
     leaf: for leaves of the graph, a weak reference to the tensor that receives the gradient.
     """
@@ -60,13 +61,13 @@ class Node:
         self.versions = tuple(p and p.version() for p in parents)
 
     def version(self):
-        """Return how often the leaf's data was replaced, or None if this is not a living leaf."""
+        """Return how many times the leaf's data was replaced, or None if there is no live leaf."""
         tensor = self.leaf and self.leaf()
         return None if tensor is None else tensor._version
 
 
 class joint(NamedTuple):
-    """A pullback that computes the gradients of all arguments together.
+    """A pullback that computes the gradients with respect to all arguments together.
 
     sweep(g, wanted) returns one gradient for each positional argument. `wanted` is a tuple of
     booleans that specifies which gradients are required; the others may be None. The returned
@@ -80,7 +81,7 @@ def backward(output, cotangent=None):
     """Propagate gradients from `output` to the leaves, add them to `.grad`, and free the graph.
 
     cotangent: the gradient of the loss with respect to `output`, an array of the same shape and
-    dtype; it may be omitted if `output` has a single element, and is then 1.
+    dtype; it may be omitted if `output` has a single element and then defaults to 1.
     """
     if output.node is None:
         raise RuntimeError("backward() needs a tensor that depends on one with requires_grad=True")
@@ -106,7 +107,7 @@ def backward(output, cotangent=None):
 
 
 def _pull(node, g):
-    """Run the pullback of `node`; return a gradient of matching shape and dtype per parent."""
+    """Run the pullback of `node`; return one gradient per parent with matching shape and dtype."""
     wanted = tuple(p is not None for p in node.parents)
     g = read_only(g.view())  # other pullbacks may receive it as well
     if isinstance(node.pullback, joint):
@@ -127,7 +128,7 @@ def _pull(node, g):
 
 
 def _fitted(gradient, node, position, parent):
-    """Sum `gradient` over broadcast axes and check its shape and dtype against `parent`."""
+    """Sum `gradient` over the broadcast axes and check its shape and dtype against `parent`."""
     if gradient is None:
         raise TypeError(f"the pullback of {node.name} gives no gradient for argument {position}")
     gradient = as_array(gradient)
@@ -144,7 +145,7 @@ def _fitted(gradient, node, position, parent):
 
 
 def _deposit(node, g):
-    """Add g to the `.grad` of a leaf, a writable array that no other tensor shares."""
+    """Add g to the `.grad` of a leaf, which is a writable array not shared with other tensors."""
     tensor = node.leaf()
     if tensor is not None:
         own = g if g.base is None else g.copy(order="K")
@@ -203,7 +204,7 @@ def as_array(value):
 
 
 def read_only(array):
-    """Make `array` read-only, which is possible only on the CPU, and return it."""
+    """Make `array` read-only if it is on the CPU, and return it."""
     if isinstance(array, np.ndarray):
         array.flags.writeable = False
     return array

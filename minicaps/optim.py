@@ -15,7 +15,7 @@ from minicaps.threads import over_parts
 
 
 class Optimizer(ShowsCall):
-    """Base class of optimizers, which stores one array per slot for each named parameter.
+    """Base class of optimizers, which store one array per slot for each named parameter.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Optimizer(ShowsCall):
 
 
 def _by_name(parameters):
-    """Return {name: tensor}; reject parameters that could not be trained correctly."""
+    """Return {name: tensor}; raise an error for parameters that cannot be trained correctly."""
     parameters = getattr(parameters, "named_parameters", lambda: parameters)()  # of a model
     pairs = list(parameters.items() if isinstance(parameters, dict) else parameters)
     if all(isinstance(p, Tensor) for p in pairs):
@@ -179,9 +179,9 @@ class Adam(Optimizer):
 
 
 def gradient_norm(parameters: Iterable[Tensor]) -> Array:
-    """Return the joint norm of all gradients as a 0-d float64 array on their device.
+    """Return the joint norm of all gradients as a 0-d float64 array on the same device.
 
-    The squares of float32 gradients cannot overflow in this precision.
+    In float64, the squares of float32 gradients cannot overflow.
     """
     gradients = [p.grad for p in parameters if p.grad is not None]
     xp = array_module(*gradients)
@@ -191,7 +191,8 @@ def gradient_norm(parameters: Iterable[Tensor]) -> Array:
 def clip_gradient_norm(parameters: Iterable[Tensor], limit: float) -> Array:
     """Scale all gradients by a common factor so that their joint norm is at most `limit`.
 
-    Returns the norm before clipping, a 0-d array on the device (reading it waits for the device).
+    Returns the norm before clipping as a 0-d array on the device. Reading this norm waits for the
+    device.
     """
     if not limit > 0:
         raise ValueError(f"the limit of the gradient norm must be positive, not {limit}")

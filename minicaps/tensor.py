@@ -1,4 +1,4 @@
-"""Tensors, and the decorator `op`, which makes functions of arrays differentiable."""
+"""Tensors and the decorator `op`, which makes functions of arrays differentiable."""
 
 import functools
 import inspect
@@ -11,12 +11,13 @@ from minicaps.graph import Node, as_array, backward, is_recording, observed, rea
 
 
 class Tensor:
-    """An array that records how it was computed, so that it can be differentiated.
+    """An array that records how it was computed so that it can be differentiated.
 
     data: a NumPy or CuPy array (not copied), a scalar or a nested list. The graph refers to the
-    same array, so do not modify it between the forward and the backward pass. Writing into a result
-    that requires a gradient and replacing `.data` are detected; other modifications are not.
-    requires_grad: whether `backward` stores ∂loss/∂self in `.grad`; only for floating-point data.
+    same array, so do not modify the array between the forward and the backward pass. Writing to a
+    result that requires a gradient and replacing `.data` are detected, but other modifications are
+    not. requires_grad: whether `backward` stores ∂loss/∂self in `.grad`; only for floating-point
+    data.
     """
 
     __slots__ = ("__weakref__", "_data", "_version", "grad", "node")
@@ -44,7 +45,8 @@ class Tensor:
     def data(self):
         """The underlying array.
 
-        Assigning an array of the same shape and dtype replaces it: `p.data = p.data - step`.
+        The array can be replaced by another of the same shape and dtype, as in
+        `p.data = p.data - step`.
         """
         return self._data
 
@@ -68,11 +70,11 @@ class Tensor:
 
     @property
     def is_leaf(self):
-        """Whether this tensor was created with requires_grad=True, so that it has a `.grad`."""
+        """Whether this tensor was created with requires_grad=True and therefore has a `.grad`."""
         return self.node is not None and self.node.leaf is not None
 
     def move(self, array):
-        """Replace the data of a leaf by an array of the same shape, on any device in any precision.
+        """Replace a leaf's data with an array of the same shape on any device and in any precision.
 
         The tensor keeps its identity, so existing references to it remain valid. Its gradient is
         discarded.
@@ -91,7 +93,7 @@ class Tensor:
         return Tensor(read_only(self._data.view()))
 
     def __reduce__(self):
-        """Copy or pickle a leaf as a new leaf, and a result without its graph."""
+        """Support copying and pickling; a leaf becomes a new leaf, and a result loses its graph."""
         return Tensor, (self._data, self.is_leaf)
 
     def numpy(self):
@@ -99,7 +101,7 @@ class Tensor:
         return to_host(self._data)
 
     def item(self):
-        """Return the only element as a Python number, after waiting for the device."""
+        """Wait for the device and return the only element as a Python number."""
         return self._data.item()
 
     def backward(self, cotangent=None):
@@ -144,13 +146,13 @@ class Tensor:
 
 
 def op(function):
-    """Turn a function of arrays that returns (value, pullback) into one of tensors.
+    """Turn a function of arrays that returns (value, pullback) into a function of tensors.
 
     Positional arguments can have gradients; keyword-only arguments are static. The pullback is a
     callable g -> gradient for an op of one argument, a tuple of callables for several (None where
-    no gradient exists), or `joint(sweep)`. Additional values after the pullback are returned
-    unchanged along with the tensor and have no gradient. The attribute `raw` of the result is the
-    original function of arrays.
+    no gradient exists), or `joint(sweep)`. Any values after the pullback are returned unchanged
+    along with the tensor and have no gradient. The original function of arrays is available as the
+    attribute `raw` of the result.
 
         @op
         def multiply(a, b):
@@ -189,7 +191,7 @@ REGISTRY = {}  # name -> op; the tests require a gradient check for each entry
 
 
 def _checked(returned, name):
-    """Check the return value of an op's function: an array, its pullback and optional extras."""
+    """Check that an op's function returned an array, a pullback and optional extra values."""
     if not isinstance(returned, tuple) or len(returned) < 2 or any(map(callable, returned[2:])):
         raise TypeError(f"{name} must return a tuple of its value and its pullback")
     value, *rest = returned
@@ -199,7 +201,7 @@ def _checked(returned, name):
 
 
 def _given_by_name(missing, static):
-    """Return the `missing` positional arguments, taken from `static` or from their defaults."""
+    """Return the `missing` positional arguments, which are taken from `static` or the defaults."""
     values = ()
     for p in missing:
         if p.name not in static and p.default is p.empty:
@@ -214,7 +216,7 @@ def _plain(value):
 
 
 def _raw(argument, name):
-    """Unwrap a tensor; raise TypeError unless it is a tensor, an array or a number."""
+    """Return the array or number in `argument`; raise TypeError for arguments of other types."""
     if isinstance(argument, Tensor):
         return argument._data
     argument = _plain(argument)

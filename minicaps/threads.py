@@ -1,9 +1,10 @@
 """Parallel computation on all cores of the CPU.
 
 NumPy releases Python's global interpreter lock, so threads can share the work; they form one pool
-that is reused throughout. BLAS has its own threads, which keep their cores busy while waiting for
-the next product and thereby delay ours. The commands and `minicaps.train.fit` therefore run inside
-`one_blas_thread`, and so should a training loop; importing minicaps changes nothing.
+that is reused throughout. BLAS has its own threads, which keep the cores busy while waiting for the
+next product and thus slow down the threads of this module. The commands and `minicaps.train.fit`
+therefore run inside `one_blas_thread`, and a custom training loop should do so too; importing
+minicaps alone changes nothing.
 """
 
 import math
@@ -27,23 +28,23 @@ _here = threading.local()  # has the attribute `worker` in our threads
 
 
 def cores():
-    """Return the number of processor cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)
 def _pool(workers, process):
-    """Return the thread pool of a process; a parent's threads do not survive a fork."""
+    """Return the thread pool of a process; threads of the parent process do not survive a fork."""
     return ThreadPoolExecutor(workers, "minicaps", lambda: setattr(_here, "worker", True))
 
 
 def in_threads(function, items):
-    """Yield function(item) for all items in order, computed on all cores.
+    """Compute function(item) for all items on all cores, and yield the results in order.
 
-    At most AHEAD results per core are in progress or waiting, so that they do not fill the memory
-    if the caller is slow. Threads run in the caller's context (no_grad, numpy.errstate). A call
-    from one of these threads runs in that thread. After an error, or if the caller stops early, no
-    thread is left running.
+    At most AHEAD results per core are in progress or waiting, so that a slow caller does not run
+    out of memory. Threads run in the caller's context (no_grad, numpy.errstate). A nested call from
+    one of these threads runs entirely in that thread. No thread is left running after an error or
+    if the caller stops early.
     """
     if hasattr(_here, "worker") or cores() == 1:
         yield from map(function, items)
@@ -64,7 +65,10 @@ def in_threads(function, items):
 
 
 def parts(n, most=None, workers=None):
-    """Split range(n) into slices, one for each core or worker, none longer than `most`."""
+    """Split range(n) among the workers into slices of at most `most` numbers.
+
+    By default, there are as many workers as cores.
+    """
     step = max(1, min(-(-n // (workers or cores())), most or n))
     return [slice(k, min(k + step, n)) for k in range(0, n, step)]
 
@@ -72,8 +76,8 @@ def parts(n, most=None, workers=None):
 def over_parts(function, array):
     """Call function(part) on all cores for slices that cover the first axis of `array`.
 
-    Each slice contains about CACHE values, so that repeated passes find them in the cache. For a
-    small array, or one on a GPU, the function is called once.
+    Each slice contains about CACHE values, so that a slice stays in the cache during repeated
+    passes. If the array is small or on a GPU, the function is called only once.
     """
     if array_module(array) is not np or array.size < LEAST:
         function(...)
@@ -88,7 +92,10 @@ def over_parts(function, array):
 
 
 def matmul(a, b, out=None):
-    """Compute a @ b on all cores; stacks of matrices broadcast. `out` must not be a or b."""
+    """Compute a @ b on all cores; stacks of matrices are broadcast.
+
+    The array `out` must be neither a nor b.
+    """
     xp = array_module(a, b)
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     small = math.prod(shape) * a.shape[-1] < 32 * LEAST
@@ -108,7 +115,7 @@ def matmul(a, b, out=None):
 
 @contextmanager
 def one_blas_thread():
-    """Limit BLAS to one thread inside this block, since our threads already share its work."""
+    """Limit BLAS to one thread in this context, because the thread pool already splits the work."""
     from threadpoolctl import threadpool_limits
 
     global _ours

@@ -1,6 +1,6 @@
-"""Clustering of plain arrays on either device, with a history of all iterations.
+"""Clustering of plain arrays on the CPU or a GPU, with a history of all iterations.
 
-These algorithms underlie the routings, which cluster votes with the same steps (`steps`).
+The routings are based on these algorithms and cluster votes with the same steps (see `steps`).
 """
 
 from minicaps.clustering.clusters import Clusters

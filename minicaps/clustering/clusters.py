@@ -1,4 +1,4 @@
-"""The input checks, the result type and the iteration loop that all clusterings share."""
+"""Input checks, result type and iteration loop shared by all clustering algorithms."""
 
 import math
 from numbers import Integral
@@ -17,17 +17,21 @@ class Clusters(NamedTuple):
     ----------
     centres
         Cluster centers (k, d).
+
     responsibilities
-        Share of each point that belongs to each center, (n, k). Rows sum to 1; the entries of hard
-        clusters are 0 or 1.
+        Responsibilities (n, k), which are the shares of each point that belong to the centers. Rows
+        sum to 1, and for hard clusters, the entries are 0 or 1.
+
     objective
-        Value of the objective for exactly these centers. It never increases in the variants of
-        K-means and never decreases in mixtures.
+        Value of the objective for exactly these centers. The objective never increases in the
+        variants of K-means and never decreases in mixtures.
+
     weights, covariances
         Only in mixtures: weights (k,) and covariances, which are (k, d, d) if full, (k, d) if
         diagonal, and (k,) if isotropic.
+
     history
-        In a result, the Clusters of every iteration, the last of which is the result.
+        In a result, the Clusters of every iteration, ending with those of the result.
     """
 
     centres: object
@@ -39,10 +43,10 @@ class Clusters(NamedTuple):
 
 
 def iterate(first, update, iterations):
-    """Apply `update` to Clusters until no responsibility changes, after which nothing else would.
+    """Apply `update` to Clusters until the responsibilities no longer change.
 
-    Changes are relative to the largest responsibility in the cluster, because even tiny shares can
-    move a center.
+    Changes are measured relative to the largest responsibility in the cluster, because even tiny
+    responsibilities can move a center.
     """
     history = [first]
     rounding = 16 * float(np.finfo(first.responsibilities.dtype).eps)
@@ -51,9 +55,8 @@ def iterate(first, update, iterations):
         history.append(now)
         shares = now.responsibilities
         alive = shares.sum(axis=0) > LEAST
-        change = abs(shares - before.responsibilities) * alive
-        still = bool((change <= rounding * shares.max(axis=0)).all())
-        if still and _alike(now.covariances, before.covariances, rounding):
+        change = abs(shares - before.responsibilities) * alive <= rounding * shares.max(axis=0)
+        if bool(change.all()) and _alike(now.covariances, before.covariances, rounding):
             break
     return history[-1]._replace(history=tuple(history))
 
@@ -64,9 +67,9 @@ def _alike(new, old, rounding):
 
 
 def check_points(x, k, iterations):
-    """Return the points x (n, d) in float32 or float64; raise ValueError for unusable arguments.
+    """Return the points x (n, d) in float32 or float64, or raise ValueError for invalid arguments.
 
-    float32 is kept; other real dtypes are converted to float64.
+    Arrays in float32 are kept; other real dtypes are converted to float64.
     """
     x = array_module(x).asarray(x)
     if x.ndim != 2 or 0 in x.shape:
@@ -89,7 +92,7 @@ def check_points(x, k, iterations):
 
 
 def check_start(start, x, seed, shapes):
-    """Return a copy of `start` with the dtype and device of x; it must have one of `shapes`."""
+    """Return a copy of `start`, which must have one of `shapes`, with the dtype and device of x."""
     if seed != 0:
         raise ValueError(f"seed {seed} has no effect when start is given: leave out one of them")
     start = array_module(x).array(start, dtype=x.dtype)
@@ -111,22 +114,28 @@ def _check_finite(name, array, size):
 
 
 def largest_of(array):
-    """Return the largest absolute value as a Python number."""
+    """Return the largest absolute value in `array` as a Python number."""
     return float(abs(array).max())
 
 
 def relative_rounding(dtype):
-    """Return a bound on the rounding error in a mean of numbers up to 1."""
+    """Return a bound on the rounding error in a mean of numbers of magnitude at most 1."""
     return 100 * float(np.finfo(dtype).eps)
 
 
 def rounding_of(array):
-    """Return a bound on the rounding error in a mean of `array`; closer means count as equal."""
+    """Return a bound on the rounding error in a mean of values from `array`.
+
+    Means that differ by less than this bound count as equal.
+    """
     return relative_rounding(array.dtype) * largest_of(array)
 
 
 def check_positive(name, value, dtype, low=0, power=1):
-    """Return `value` as a float; it must be at least `low`, and value^±power fit into `dtype`."""
+    """Return `value` as a float, or raise ValueError if it is out of range.
+
+    The value must be at least `low`, and value^±power must be representable in `dtype`.
+    """
     limits = np.finfo(dtype)
     low = max(low, float(limits.tiny) ** (1 / power))
     high = (float(limits.max) / 8) ** (1 / power)

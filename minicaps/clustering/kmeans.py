@@ -1,10 +1,10 @@
-"""K-means, soft K-means and spherical K-means: each point pays for its distance to a center.
+"""K-means, soft K-means and spherical K-means, which minimize distances of points to centers.
 
-    L = Σ_i min_j d(x_i, v_j)                   hard: each point pays for the nearest center
+    L = Σ_i min_j d(x_i, v_j)                   hard: the distance to the nearest center
     L = −(1/K) Σ_i ln Σ_j e^(−K d(x_i, v_j))    soft: a smooth minimum, hard for K → ∞
 
-∂L/∂v_j = Σ_i c_ij ∂d/∂v_j with c_ij = softmax_j(−K d(x_i, v_j)). Setting it to zero with c fixed
-gives the centers, and the two computations alternate:
+∂L/∂v_j = Σ_i c_ij ∂d/∂v_j with c_ij = softmax_j(−K d(x_i, v_j)). Setting this gradient to zero with
+c fixed gives the centers, and the algorithm alternates between computing c and v:
 
     d = |x − v|²       v_j = Σ_i c_ij x_i / Σ_i c_ij    K-means: a mean
     d = −⟨x, v/|v|⟩    v_j = Σ_i c_ij x_i               spherical: d fixes only the direction of
@@ -25,11 +25,11 @@ from minicaps.clustering.steps import LEAST, weighted_mean
 
 
 class Geometry(NamedTuple):
-    """The distance of points to centers, and the centers that minimize it.
+    """A distance between points and centers, and the centers that minimize this distance.
 
-    cost: (x, centres) -> d(x_i, v_j) (n, k). alone: x -> d(x_i, x_i) (n,), the least that a point
-    can pay. gather: (x, c) -> Σ_i c_ij (k,) and centers (k, d). degree: the power of |x| with which
-    d scales.
+    cost: (x, centres) -> d(x_i, v_j) (n, k). alone: x -> d(x_i, x_i) (n,), the lowest possible cost
+    of each point. gather: (x, c) -> Σ_i c_ij (k,) and centers (k, d). degree: the power of |x| that
+    d is proportional to.
     """
 
     cost: Callable
@@ -63,20 +63,23 @@ def kmeans(
 ) -> Clusters:
     """Cluster points around k means, assigning each point to the nearest mean (Lloyd 1982).
 
-    A center without points moves to the point that is farthest from all centers. Columns with small
-    values hardly count next to columns with large ones, so scale them first.
+    A center without points moves to the point that is farthest from all centers. Columns with large
+    values dominate the distances, so scale the columns of x first.
 
     Parameters
     ----------
     x
         Points (n, d).
+
     k
         Number of clusters.
+
     start
-        Initial centers (k, d). By default, they are drawn by k-means++ with `seed`.
+        Initial centers (k, d). By default, the centers are drawn by k-means++ with `seed`.
+
     iterations
-        Maximum number of updates of the centers. The updates end earlier if no point changes its
-        cluster.
+        Maximum number of updates of the centers. The iteration stops earlier if no point changes
+        its cluster.
 
     Returns
     -------
@@ -90,10 +93,10 @@ def soft_kmeans(
     x: Array, k: int, *, inverse_temperature: float, start: Array | None = None,
     iterations: int = 100, seed: int = 0,
 ) -> Clusters:  # fmt: skip
-    """Cluster like `kmeans`, but share points among centers: c_ij = softmax_j(−K |x_i − v_j|²).
+    """Cluster like `kmeans`, but divide points among centers: c_ij = softmax_j(−K |x_i − v_j|²).
 
-    inverse_temperature: K, in units of 1/x²; the limit K → ∞ is K-means. A center without points
-    does not move. Returns `Clusters` with the objective −(1/K) Σ_i ln Σ_j exp(−K |x_i − v_j|²).
+    inverse_temperature: K, in units of 1/x²; the limit K → ∞ is K-means. Empty centers do not
+    move. Returns `Clusters` with the objective −(1/K) Σ_i ln Σ_j exp(−K |x_i − v_j|²).
     """
     return _cluster(x, k, EUCLIDEAN, inverse_temperature, start, iterations, seed)
 
@@ -102,11 +105,12 @@ def spherical_kmeans(
     x: Array, k: int, *, inverse_temperature: float | None = None, start: Array | None = None,
     iterations: int = 100, seed: int = 0,
 ) -> Clusters:  # fmt: skip
-    """Cluster points x (n, d) by direction: points pay −⟨x_i, v_j/|v_j|⟩, and centers are sums.
+    """Cluster points x (n, d) by direction, with costs −⟨x_i, v_j/|v_j|⟩ and sums as centers.
 
-    inverse_temperature: K in c_ij = softmax_j(K ⟨x_i, v_j/|v_j|⟩), in units of 1/x. If it is None
-    or infinite, each point joins the center with which it agrees most. All else is as in `kmeans`
-    and `soft_kmeans`; the farthest point is the one that would gain most from its own center.
+    inverse_temperature: K in c_ij = softmax_j(K ⟨x_i, v_j/|v_j|⟩), in units of 1/x. If K is None or
+    infinite, each point is assigned to the center whose direction is closest to its own. Everything
+    else works as in `kmeans` and `soft_kmeans`. The farthest point is the one whose cost would
+    decrease the most if it became a center.
     """
     K = math.inf if inverse_temperature is None else inverse_temperature
     return _cluster(x, k, SPHERICAL, K, start, iterations, seed)
@@ -125,7 +129,7 @@ def _cluster(x, k, geometry, K, start, iterations, seed):
 
 
 def starting_point(x, k, start, seed, geometry=EUCLIDEAN, more_shapes=()):
-    """Return `start`, of shape (k, d) or one of `more_shapes`, or draw k points by k-means++.
+    """Return `start`, whose shape is (k, d) or one of `more_shapes`, or draw k points by k-means++.
 
     k-means++ draws each point with a probability that grows with its distance from the points
     chosen before (Arthur and Vassilvitskii 2007).
@@ -163,7 +167,7 @@ def _assign(x, centres, geometry, K):
 
 
 def _move(x, last, geometry, hard):
-    """Return the new centers, computed from the points that follow them."""
+    """Return the new centers, computed from the points assigned to them."""
     total, centres = geometry.gather(x, last.responsibilities)
     empty = total <= LEAST
     centres = array_module(x).where(empty[:, None], last.centres, centres)
@@ -171,7 +175,10 @@ def _move(x, last, geometry, hard):
 
 
 def _refill(x, centres, empty, geometry):
-    """Move each empty center to the point that gains most from it, which can only lower L."""
+    """Move each empty center to the point whose cost decreases the most.
+
+    The move never increases L.
+    """
     cost = array_module(x).where(empty, math.inf, geometry.cost(x, centres))
     for j in np.flatnonzero(to_host(empty)):
         gain = cost.min(axis=1) - geometry.alone(x)

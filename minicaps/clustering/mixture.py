@@ -1,11 +1,12 @@
-"""Mixtures of Gaussians, p(x) = Σ_j π_j N(x; μ_j, Σ_j), fitted by EM.
+"""Gaussian mixtures p(x) = Σ_j π_j N(x; μ_j, Σ_j), fitted by EM.
 
     E   R_ij = π_j N(x_i; μ_j, Σ_j) / Σ_k π_k N(x_i; μ_k, Σ_k)     Bayes' theorem
     M   with r_ij = R_ij / Σ_i R_ij, the first two moments of the points of each cluster:
         μ_j = Σ_i r_ij x_i,  Σ_j = Σ_i r_ij (x_i − μ_j)(x_i − μ_j)ᵀ,  π_j = Σ_i R_ij / n
 
-Every Gaussian is represented by its variances along axes: with Σ = Q diag(λ) Qᵀ and y = Qᵀ(x − μ),
-it is a product of one-dimensional Gaussians, so the three types of covariance share one density.
+Every Gaussian is represented by its variances along orthogonal axes. With Σ = Q diag(λ) Qᵀ and
+y = Qᵀ(x − μ), it is a product of one-dimensional Gaussians, so the same density formula serves all
+three types of covariance.
 """
 
 import numpy as np
@@ -30,26 +31,30 @@ def gmm(
     ----------
     covariance
         "full", "diagonal" or "isotropic".
+
     floor
         Lower limit of the variance along any axis; smaller variances (or eigenvalues, if full) are
-        raised to it. By default, it is about a millionth of the variance of all points, either per
-        column, as columns may have different units, or averaged over columns if isotropic. It is
-        never less than the rounding errors in x.
+        raised to it. By default, the limit is about a millionth of the variance of all points,
+        either per column, because columns may have different units, or averaged over the columns if
+        isotropic. The limit is never smaller than the effect of rounding errors in x.
+
     sigma
         If given, all Gaussians are isotropic with this standard deviation and have equal weights.
-        This is soft K-means at K = 1/(2σ²), and K-means for σ → 0.
+        The algorithm is then soft K-means with K = 1/(2σ²), which becomes K-means for σ → 0.
+
     start
         Means (k, d), combined with equal weights and the covariance of all points, or
-        responsibilities (n, k). A start that fits both is taken as means. By default, the means are
-        drawn by k-means++ with `seed`.
+        responsibilities (n, k). If the two shapes coincide, `start` is interpreted as means. By
+        default, the means are drawn by k-means++ with `seed`.
+
     iterations
         Maximum number of M steps.
 
     Returns
     -------
     Clusters
-        The result, with the log-likelihood Σ_i ln p(x_i) as objective. The history starts with the
-        given or drawn means or, for given responsibilities, after the first M step.
+        The result, with the log-likelihood Σ_i ln p(x_i) as objective. The history begins with the
+        initial means or, if `start` contains responsibilities, with the first M step.
     """
     x = clusters.check_points(x, k, iterations)
     if covariance not in COVARIANCES:
@@ -83,7 +88,7 @@ def gmm(
 
 
 def _least_variances(x, start, covariance, floor, sigma):
-    """Return the floor of the variance in each column (d,), which is σ² if σ is given."""
+    """Return the lower limits (d,) of the variances in all columns, which are σ² if σ is given."""
     xp, limits = array_module(x), np.finfo(x.dtype)
     spread = x.var(axis=0)
     noise = relative_rounding(x.dtype) * xp.maximum(abs(x).max(axis=0), abs(start).max(axis=0))
@@ -102,7 +107,7 @@ def _least_variances(x, start, covariance, floor, sigma):
 
 
 def _rescaled(record, shift, unit, covariance):
-    """Convert Clusters from the `unit` (d,) of each column to the units of the points."""
+    """Undo the shift and division of points by `shift` and `unit` (d,) in the Clusters `record`."""
     square = {"full": unit[:, None] * unit, "diagonal": unit**2, "isotropic": unit[0] ** 2}
     n, log_volume = len(record.responsibilities), float(array_module(unit).log(unit).sum())
     return record._replace(
@@ -122,11 +127,12 @@ def _check_shares(start):
 
 
 def _m_step(x, last, covariance, floor, held):
-    """Fit Gaussians to the points, weighted by the last responsibilities.
+    """Fit Gaussians to the points, using the latest responsibilities as weights.
 
-    floor: lower limit of the variances, (d,) or a number. If `held`, the variances are fixed at it
-    and the weights are equal. Returns π (k,), μ (k, d), the variances λ (k, d) along the axes Q,
-    and Q (k, d, d), or None for the coordinate axes.
+    floor: lower limit of the variances, (d,) or a number. If `held` is True, the variances are
+    fixed at `floor` and the weights are equal. Returns the weights π (k,), the means μ (k, d), the
+    variances λ (k, d) along the axes Q, and Q (k, d, d). For the coordinate axes, None is returned
+    instead of Q.
     """
     xp, axes = array_module(x), None
     total, share, mean, _, variance = m_step(x.T, last.responsibilities.T, 0)
@@ -146,7 +152,7 @@ def _m_step(x, last, covariance, floor, held):
 
 
 def _e_step(x, weights, centres, variance, axes, covariance):
-    """Compute responsibilities and log-likelihood from the Gaussians that `_m_step` returns."""
+    """Compute responsibilities and log-likelihood from the Gaussians returned by `_m_step`."""
     xp = array_module(x)
     away = x.T - centres[..., None]  # (k, d, n)
     if axes is not None:

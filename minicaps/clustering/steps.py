@@ -1,7 +1,7 @@
-"""Steps shared by clustering and routing, on plain arrays of either device.
+"""Steps shared by clustering and routing, for plain arrays on the CPU or a GPU.
 
 The last axis runs over points: x (…, D, I) contains I points in D dimensions, and weights (…, I)
-specify how much each belongs to a cluster. Leading axes (samples, clusters) broadcast.
+specify how strongly each point belongs to a cluster. Leading axes (samples, clusters) broadcast.
 """
 
 import math
@@ -18,9 +18,9 @@ def inverse(total):
 
 
 def weighted_mean(x, weights):
-    """Return Σ_i w_i (…), the shares w_i/Σ w (…, I), and the mean of the points (…, D).
+    """Return the total Σ_i w_i (…), the shares w_i/Σ w (…, I) and the mean of the points (…, D).
 
-    A cluster whose total weight is at most LEAST counts as empty; its shares and mean are 0.
+    A cluster with a total weight of at most LEAST counts as empty; its shares and mean are 0.
     """
     total = weights.sum(axis=-1)
     share = weights * inverse(total)[..., None]
@@ -28,9 +28,10 @@ def weighted_mean(x, weights):
 
 
 def m_step(x, weights, floor):
-    """Return the results of `weighted_mean`, (x − mean)² (…, D, I) and the variances (…, D).
+    """Return the results of `weighted_mean`, (x − mean)² (…, D, I), and the variances (…, D).
 
-    Variances below `floor` are raised to it; adding it to all could lower the likelihood.
+    Variances below `floor` are raised to `floor`. Adding `floor` to all variances instead could
+    lower the likelihood.
     """
     total, share, mean = weighted_mean(x, weights)
     square = x - mean[..., None]

@@ -1,4 +1,4 @@
-"""Neural network layers, which combine parameters with a forward function."""
+"""Neural network layers, each of which combines parameters with a forward function."""
 
 from minicaps.nn import capsules, layers, matrix, module
 from minicaps.nn.capsules import *

@@ -1,4 +1,4 @@
-"""Capsule layers: from feature maps to capsules, between capsules, and back to pixels."""
+"""Capsule layers: from feature maps to capsules, between capsules, and from capsules to images."""
 
 import itertools
 import math
@@ -20,11 +20,11 @@ __all__ = ["ConvCaps", "Decoder", "DenseCaps", "PrimaryCaps", "Routing", "Shared
 
 
 class PrimaryCaps(Module):
-    """Primary capsules: a convolution whose channels are split into `types` groups of `size`.
+    """Primary capsules, computed by a convolution whose channels form `types` groups of `size`.
 
-    Maps (B, C, H, W) to squashed capsules (B, P·Q·types, size). A capsule consists of `size`
-    channels *at one position* (Sabour et al. 2017, section 4), never of neighboring pixels of one
-    channel. Capsules are ordered by position, then by type.
+    Maps features (B, C, H, W) to squashed capsules (B, P·Q·types, size). Each capsule consists of
+    `size` channels *at one position* rather than neighboring pixels of one channel (Sabour et al.
+    2017, section 4). The capsules are ordered by position and then by type.
     """
 
     def __init__(
@@ -50,14 +50,15 @@ def group_channels(maps, size):
 class DenseCaps(Module):
     """Dense capsules: every input capsule votes for every output capsule.
 
-    Maps (B, I, N) to Routed with poses (B, J, D). The weights W have shape (I, J, N, D) and the
-    memory layout (I, N, J, D), so that the votes of one capsule are one matrix product. There is
-    no bias.
+    Maps input capsules (B, I, N) to a Routed with poses (B, J, D). The weights W have the shape
+    (I, J, N, D) but the memory layout (I, N, J, D), so that a single matrix product computes all
+    votes of a capsule. There is no bias.
 
     Parameters
     ----------
     inputs, outputs
         Number and size of the input capsules, (I, N), and of the output capsules, (J, D).
+
     routing, **options
         See `Routing`.
     """
@@ -76,17 +77,20 @@ class DenseCaps(Module):
 
 
 class SharedCaps(Module):
-    """Capsules with one matrix per parent, which allows any number of children.
+    """Capsules with one transformation matrix per parent, so that the number of children may vary.
 
-    Maps (B, I, N) to Routed with poses (B, J, D). The weights have shape (J, N, D).
+    Maps input capsules (B, I, N) to a Routed with poses (B, J, D). The weights have shape
+    (J, N, D).
 
     Parameters
     ----------
     inputs, outputs
         Size N of a child, and number and size of the parents, (J, D).
+
     children, length
-        Approximate number of children in a sample and approximate length of a child, which set the
-        scale of the initial weights. "learned" couplings need exactly this number of children.
+        Approximate number and length of the children in a sample, which determine the scale of the
+        initial weights. With "learned" couplings, the number of children must be exact.
+
     routing, **options
         See `Routing`.
     """
@@ -111,10 +115,10 @@ class SharedCaps(Module):
 
 
 class ConvCaps(Module):
-    """Convolutional capsules: each K×K window has its own parents, with shared matrices.
+    """Convolutional capsules: each K×K window has its own parents, and all windows share matrices.
 
-    Maps a grid of capsules (B, H, W, types, N) to Routed with poses (B, P, Q, J, D), activations
-    (B, P, Q, J) and couplings (B, P, Q, K·K·types, J). A child divides itself among all parents of
+    Maps a grid of capsules (B, H, W, types, N) to a Routed with poses (B, P, Q, J, D), activations
+    (B, P, Q, J) and couplings (B, P, Q, K·K·types, J). Each child is divided among all parents in
     all windows that contain it.
 
     Parameters
@@ -122,8 +126,10 @@ class ConvCaps(Module):
     inputs, outputs
         Number and size of the capsules at a position: (types, N) of the children, (J, D) of the
         parents.
+
     kernel, stride
         Side K of the windows, and distance between them.
+
     routing, **options
         See `Routing`.
     """
@@ -155,7 +161,11 @@ class ConvCaps(Module):
 
 
 def _shares(routing, children, parents):
-    """Return 1/c in the initial s = c Σ_i û: the number of parents, or of children for a mean."""
+    """Return 1/c for the initial sum s = c Σ_i û of votes.
+
+    The value 1/c is the number of children if parents are means and the number of parents
+    otherwise.
+    """
     return children if routing == "distance" else parents
 
 
@@ -165,10 +175,11 @@ def _by_child(weight):
 
 
 class Routing(Module):
-    """Route the votes of a layer with the routing called `name` in `minicaps.routing.registry`.
+    """Route the votes of a layer using the routing `name` from `minicaps.routing.registry`.
 
     shape: numbers of children and parents (I, J), used only for "learned" couplings.
-    options: options of the routing. None selects the default; invalid options are errors.
+    options: options of the routing. None selects the default of an option, and invalid options
+    raise ValueError.
     """
 
     def __init__(self, name: str, shape: tuple[int, int], **options: object):
@@ -182,7 +193,10 @@ class Routing(Module):
         self, make_votes: Callable, u: Tensor, weight: Tensor, votes_size: int,
         windows: Windows | None = None,
     ) -> Routed:  # fmt: skip
-        """Route make_votes(u, weight), `votes_size` values per sample; windows as in `couple`."""
+        """Route the votes make_votes(u, weight).
+
+        votes_size: number of values in the votes of one sample. windows: as in `couple`.
+        """
 
         def layer(u, weight, *logits):
             return self.route(make_votes(u, weight), *logits, windows=windows)
@@ -191,10 +205,10 @@ class Routing(Module):
 
 
 class Decoder(Module):
-    """Reconstruct images from capsules: (B, J, D) -> (B, C, H, W) with values in (0, 1).
+    """Reconstruct images (B, C, H, W) with values in (0, 1) from capsules (B, J, D).
 
-    inputs: (J, D). outputs: (C, H, W). hidden: widths of the hidden layers. The layers are linear
-    with ReLU in between and a sigmoid at the end (Sabour et al. 2017, figure 2).
+    inputs: (J, D). outputs: (C, H, W). hidden: widths of the hidden layers. The decoder consists of
+    linear layers with ReLUs in between and a sigmoid at the end (Sabour et al. 2017, figure 2).
     """
 
     def __init__(

@@ -11,7 +11,7 @@ Rng = np.random.Generator | int | None
 
 
 def initial(kind, rng, shape, fan_in, fan_out):
-    """Draw initial values of the given kind, which is named after the method's first author.
+    """Draw initial values by the method `kind`, which is named after its first author.
 
     "he": N(0, 2/fan_in), which preserves the variance through a ReLU (He et al. 2015).
     "glorot": U(−a, a) with a² = 6/(fan_in + fan_out), for layers without a ReLU (Glorot and
@@ -26,19 +26,20 @@ def initial(kind, rng, shape, fan_in, fan_out):
 
 
 def capsule_normal(rng, shape, gain):
-    """Draw W (…, D) from N(0, gain²/D), so that a vote is `gain` times as long as its child.
+    """Draw weights (…, D) from N(0, gain²/D), so that a vote is `gain` times as long as its child.
 
-    The capsule layers choose `gain` so that the initial sum of their votes has a length of at most
-    about 1: neither dead (squash is flat at zero) nor saturated, whatever the size of the layer.
+    The capsule layers choose `gain` so that the initial sum of votes has a length of at most about
+    1, regardless of the size of the layer. At this length, the squash function is neither as flat
+    as at zero nor saturated.
     """
     return _normal(rng, shape, gain / math.sqrt(shape[-1]))
 
 
 def pose_identity(rng, shape):
-    """Draw matrices (…, n, n) from I + N(0, 0.03²), so that votes start near the poses but differ.
+    """Draw matrices (…, n, n) from I + N(0, 0.03²).
 
-    This choice is our own: the farther from I, the sharper the first E steps and the slower the
-    learning.
+    Initial votes therefore differ slightly from the poses. This choice is our own. Matrices farther
+    from I make the first E steps sharper and learning slower.
     """
     return _normal(rng, shape, 0.03) + np.eye(shape[-1], dtype=np.float32)
 

@@ -12,12 +12,15 @@ __all__ = ["BatchNorm2d", "Conv2d", "Dropout", "Linear"]
 
 
 def parameter(array):
-    """Return a tensor that is learned."""
+    """Return `array` as a tensor to be learned."""
     return Tensor(array, requires_grad=True)
 
 
 class Linear(Module):
-    """Linear layer y = x W + b: (…, n) -> (…, m). init: "he" if a ReLU follows, or "glorot"."""
+    """Linear layer y = x W + b, which maps (…, n) to (…, m).
+
+    init: "he" if a ReLU follows, or "glorot".
+    """
 
     def __init__(self, inputs: int, outputs: int, rng: Rng = None, *, init: str = "he"):
         self.weight = parameter(initial(init, rng, (inputs, outputs), inputs, outputs))
@@ -30,9 +33,9 @@ class Linear(Module):
 class Conv2d(Module):
     """2-D convolution of NCHW images from C to O channels with a square kernel.
 
-    The weights have shape (O, C, K, K), but are stored channels last, as `ops.conv2d` reads them.
-    init: as in `Linear`. bias: whether to add a bias. It is useless before batch normalization,
-    which subtracts it again.
+    The weights have the shape (O, C, K, K) but are stored with the channels last, which is the
+    layout that `ops.conv2d` reads. init: as in `Linear`. bias: whether to add a bias. A bias has no
+    effect before batch normalization, which subtracts it again.
     """
 
     def __init__(
@@ -50,10 +53,11 @@ class Conv2d(Module):
 
 
 class Dropout(Module):
-    """Set values to 0 with probability `rate` in training, and divide the others by 1 − rate.
+    """In training, set values to 0 with probability `rate` and divide the rest by 1 − rate.
 
-    This preserves expected values, so evaluation leaves the input unchanged (Srivastava et al.
-    2014). The masks are drawn with NumPy on any device; use `Module.reseed` to reproduce them.
+    Since the division preserves the expected values, the layer leaves its input unchanged in
+    evaluation mode (Srivastava et al. 2014). On every device, the masks are drawn with NumPy; use
+    `Module.reseed` to reproduce them.
     """
 
     def __init__(self, rate: float):
@@ -73,11 +77,12 @@ EPSILON = 1e-5  # added to variances, as a channel may be constant
 
 
 class BatchNorm2d(Module):
-    """Normalize each channel of (B, C, H, W), then apply a learned scale and shift.
+    """Normalize each channel of images (B, C, H, W), then apply a learned scale and shift.
 
-    In training, the mean and the variance (with divisor n, not n − 1) are computed per channel over
-    the batch and all positions. Evaluation uses their running averages, in which each training
-    batch has the weight `MOMENTUM` (Ioffe and Szegedy 2015, who divide by n − 1 there).
+    In training, the mean and the variance (with divisor n) are computed per channel over the batch
+    and all positions. Evaluation uses running averages of the mean and the variance, in which each
+    training batch has the weight `MOMENTUM`. For these averages, Ioffe and Szegedy (2015) use the
+    divisor n − 1.
     """
 
     buffers = ("mean", "variance")
@@ -103,5 +108,5 @@ class BatchNorm2d(Module):
 
     @staticmethod
     def _moved(running, batch):
-        """Return the running statistic updated with a batch, in its own precision."""
+        """Return the running statistic updated with a batch, without changing its dtype."""
         return (running + MOMENTUM * (batch.data[0] - running)).astype(running.dtype)

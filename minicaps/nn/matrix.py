@@ -1,7 +1,8 @@
-"""Matrix capsules, which have a 4×4 pose and an activation (Hinton, Sabour and Frosst 2018).
+"""Matrix capsules, which consist of a 4×4 pose and an activation (Hinton, Sabour and Frosst 2018).
 
-Letters: B batch, H×W grid of children with T types each, K×K window, P×Q windows, J parent types.
-A grid of capsules is a pair of poses (B, H, W, T, 4, 4) and activations (B, H, W, T).
+Notation: B is the batch size, H×W the grid of children with T types at each position, K×K the size
+of a window, P×Q the grid of windows, and J the number of parent types. A grid of capsules is
+represented by poses (B, H, W, T, 4, 4) and activations (B, H, W, T).
 """
 
 import functools
@@ -28,11 +29,12 @@ SIDE = 4  # rows and columns of a pose
 
 @op
 def matrix_votes(poses, weight):
-    """Return votes V_ij = P_i W_ij (B, I, J, 16) of poses (B, I, 4, 4), weight (I, J, 4, 4).
+    """Return votes V_ij = P_i W_ij (B, I, J, 16) for poses (B, I, 4, 4) and weight (I, J, 4, 4).
 
-    With a bar for ∂loss/∂, P̄_i = Σ_j V̄_ij W_ijᵀ and W̄_ij = P_iᵀ V̄_ij, summed over the batch. The
-    matrices of a child are placed side by side, so each of these takes one product per child. In
-    memory, the children are the last axis, as EM routing reads them.
+    With a bar denoting the gradient of the loss, P̄_i = Σ_j V̄_ij W_ijᵀ and W̄_ij = P_iᵀ V̄_ij,
+    summed over the batch. The matrices of a child are placed side by side, so the votes and each of
+    the gradients take one matrix product per child. In memory, the children form the last axis,
+    which is the layout that EM routing reads.
     """
     fits = poses.ndim == weight.ndim == 4 and poses.shape[1] == weight.shape[0]
     if not fits or len({*poses.shape[2:], *weight.shape[2:]}) > 1:
@@ -45,11 +47,11 @@ def matrix_votes(poses, weight):
     W = weight.transpose(0, 2, 1, 3).reshape(i, n, j * n)
 
     def by_child():
-        """Allocate an array for P W, (I, B·4, J·4), and return it and a view (B, J, 4, 4, I).
+        """Allocate an array (I, B·4, J·4) for P W, and return the array and a view (B, J, 4, 4, I).
 
-        One row of padding keeps corresponding values of the children from being a power of two
-        apart. They would compete for the same cache lines, and copying would take five times as
-        long.
+        One row of padding ensures that corresponding values of adjacent children are not a power of
+        two apart in memory. Without this padding, the values would compete for the same cache
+        lines, and copying would take five times as long.
         """
         room = xp.empty((i, b * n + 1, j * n), dtype)[:, :-1]
         steps = room.strides
@@ -73,8 +75,8 @@ def matrix_votes(poses, weight):
 class MatrixPrimaryCaps(Module):
     """Primary matrix capsules, computed from the features at each position by a 1×1 convolution.
 
-    Maps (B, C, H, W) to poses (B, H, W, T, 4, 4) and activations (B, H, W, T). The activations pass
-    through a sigmoid.
+    Maps features (B, C, H, W) to poses (B, H, W, T, 4, 4) and activations (B, H, W, T). The
+    activations pass through a sigmoid.
     """
 
     def __init__(self, channels: int, types: int, rng: Rng = None):
@@ -90,7 +92,7 @@ class MatrixPrimaryCaps(Module):
 
 
 class MatrixCaps(Module):
-    """Base class of the layers below: transformation matrices, β_u and β_a, and EM routing."""
+    """Base class of layers with transformation matrices, parameters β_u and β_a, and EM routing."""
 
     def __init__(self, children: int, parents: int, rng: Rng = None, **routing: object):
         self.weight = parameter(init.pose_identity(rng, (children, parents, SIDE, SIDE)))
@@ -111,11 +113,11 @@ class MatrixCaps(Module):
 
 
 class MatrixConvCaps(MatrixCaps):
-    """Convolutional matrix capsules: each K×K window has its own parents, with shared matrices.
+    """Convolutional matrix capsules, whose K×K windows have separate parents but share matrices.
 
-    Maps a grid of T types to a grid of poses (B, P, Q, J, 4, 4) and activations (B, P, Q, J), with
-    couplings (B, P, Q, K·K·T, J). A child divides itself among all parents of all windows that
-    contain it. The options are those of `em`.
+    Maps a grid of capsules of T types to a grid of poses (B, P, Q, J, 4, 4) and activations
+    (B, P, Q, J), with couplings (B, P, Q, K·K·T, J). Each child is divided among all parents in all
+    windows that contain it. The options are those of `em`.
     """
 
     def __init__(
@@ -141,12 +143,12 @@ class MatrixConvCaps(MatrixCaps):
 
 
 class MatrixClassCaps(MatrixCaps):
-    """Class capsules: one parent per class, which receives votes from all positions.
+    """Class capsules, with one parent per class that receives votes from all positions.
 
-    Maps a grid of T types to poses (B, J, 16), activations (B, J) and couplings (B, H·W·T, J). A
-    type has the same matrix at all positions, so the position is added to the votes ("coordinate
-    addition"): row and column, scaled to between 0 and 1, are added to the first two numbers of the
-    last column of a vote.
+    Maps a grid of capsules of T types to poses (B, J, 16), activations (B, J) and couplings
+    (B, H·W·T, J). Since a type has the same matrix at all positions, the position is added to the
+    votes ("coordinate addition"): the row and the column, scaled to between 0 and 1, are added to
+    the first two entries in the last column of each vote.
     """
 
     def forward(self, poses: Tensor, activations: Tensor) -> Routed:

@@ -1,4 +1,4 @@
-"""The base class Module, an object that owns parameters and other modules."""
+"""The base class Module of objects that own parameters and other modules."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _watchers = ContextVar("watchers", default=())  # called after every forward
 
 @contextmanager
 def watching(watcher):
-    """Context manager that calls watcher(module, outputs) after every `forward`, inner first."""
+    """Call watcher(module, outputs) after every `forward` in this context, inner modules first."""
     token = _watchers.set((*_watchers.get(), watcher))
     try:
         yield
@@ -30,11 +30,11 @@ def watching(watcher):
 class Module(ShowsCall):
     """Base class of layers and models.
 
-    The parameters are all attributes that are leaf tensors requiring a gradient (not results that
-    `forward` stores), and the children are all attributes that are modules. Both may be contained
-    in lists, tuples and dictionaries, which may be nested. They are named after their attributes,
-    in order of creation. `buffers` names the attributes whose arrays are part of the state but not
-    learned.
+    All attributes that are leaf tensors (created with requires_grad=True) are parameters, and all
+    attributes that are modules are children. Results stored by `forward` are not leaves and
+    therefore not parameters. Nested lists, tuples and dictionaries are searched as well. Parameters
+    and children are named after their attributes and listed in order of creation. The attribute
+    `buffers` lists the names of arrays that belong to the state but are not learned.
     """
 
     training = True
@@ -53,13 +53,13 @@ class Module(ShowsCall):
         return "\n".join([total, *lines])
 
     def children(self) -> Iterator[tuple[str, "Module"]]:
-        """Yield (name, module) for the modules directly inside this one."""
+        """Yield (name, module) for the direct children of this module."""
         for name, value in _parts(vars(self)):
             if isinstance(value, Module):
                 yield name, value
 
     def modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
-        """Yield (name prefix, module) for this module and all inside it, wherever they occur."""
+        """Yield (name prefix, module) for this module and every occurrence of its submodules."""
         yield prefix, self
         for name, child in self.children():
             yield from child.modules(f"{prefix}{name}.")
@@ -67,7 +67,7 @@ class Module(ShowsCall):
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (dotted name, tensor) for every parameter, in order of creation.
 
-        A parameter that several layers share is yielded once, under its first name.
+        A parameter shared by several layers is yielded only once, under its first name.
         """
         seen, names = set(), set()
         for name, p in self._all_parameters():
@@ -100,25 +100,29 @@ class Module(ShowsCall):
             p.grad = None
 
     def train(self, training: bool = True) -> Self:
-        """Set this module and all inside it to training mode, or to evaluation mode if False."""
+        """Set this module and its submodules to training mode.
+
+        If `training` is False, evaluation mode is set instead.
+        """
         for _, module in self.modules():
             module.training = training
         return self
 
     def eval(self) -> Self:
-        """Set this module and all inside it to evaluation mode."""
+        """Set this module and its submodules to evaluation mode."""
         return self.train(False)
 
     def reseed(self, *numbers: int) -> None:
-        """Replace the `rng` of every layer by a generator seeded with `numbers` and its index."""
+        """Replace each layer's `rng` with a generator seeded with `numbers` and the layer index."""
         for place, (_, module) in enumerate(self.modules()):
             if hasattr(module, "rng"):
                 module.rng = np.random.default_rng([*numbers, place])
 
     def to(self, device: Device) -> Self:
-        """Move parameters and buffers to a `Device` in the same layout, and discard gradients.
+        """Move parameters and buffers to a `Device`, keep their layout, and discard gradients.
 
-        Create the optimizer afterwards, because it keeps its arrays where the parameters were.
+        Create the optimizer after moving the module, because the arrays of an optimizer are not
+        moved.
         """
         return self._convert(lambda array: _laid_out_like(array, array, device.xp))
 
@@ -139,7 +143,7 @@ class Module(ShowsCall):
             yield from ((prefix + name, module, name) for name in module.buffers)
 
     def _state(self):
-        """Return {name: array} for the parameters, followed by the buffers."""
+        """Return {name: array} with the parameters first and then the buffers."""
         state = {name: p.data for name, p in self.named_parameters()}
         buffers = {name: getattr(owner, key) for name, owner, key in self._named_buffers()}
         return state | buffers
@@ -178,7 +182,7 @@ def _parts(named):
 
 
 def _laid_out_like(old, values, xp):
-    """Copy `values` to `xp` in the memory order of `old`, which was chosen for the fast ops."""
+    """Copy `values` to an `xp` array with the memory layout of `old`, which suits the fast ops."""
     order = np.argsort([-s for s in old.strides], kind="stable").tolist()
     inverse = np.argsort(order).tolist()
     on_device = xp.asarray(np.array(to_host(values).transpose(order), order="C"))

@@ -1,4 +1,4 @@
-"""Differentiable functions of tensors, each of which defines its own gradient."""
+"""Differentiable functions of tensors; every op defines its own gradient."""
 
 from minicaps.ops import activation, capsule, conv, loss, math, pool, product, reduce, shape
 from minicaps.ops import methods as _methods  # noqa: F401 - attaches the operators of Tensor

@@ -10,7 +10,7 @@ __all__ = ["log_sigmoid", "log_softmax", "relu", "sigmoid", "softmax", "tanh"]
 
 @op
 def relu(x):
-    """Rectified linear unit, max(0, x), with slope 0 at 0."""
+    """Rectified linear unit, max(0, x); the slope at 0 is 0."""
     xp = array_module(x)
     y = xp.empty_like(x)
     over_parts(lambda part: xp.maximum(x[part], 0, out=y[part]), y)
@@ -55,7 +55,7 @@ def log_sigmoid(x):
 
 @op
 def softmax(x, *, axis: int = -1):
-    """Softmax function, e^x / Σ e^x over `axis`."""
+    """Softmax over `axis`, e^x / Σ e^x."""
     xp, x = array_module(x), as_float(x)
     y = xp.exp(x - x.max(axis=axis, keepdims=True))
     y /= y.sum(axis=axis, keepdims=True)
@@ -64,7 +64,7 @@ def softmax(x, *, axis: int = -1):
 
 @op
 def log_softmax(x, *, axis: int = -1):
-    """Logarithm of the softmax, x − ln Σ e^x over `axis`."""
+    """Logarithm of the softmax over `axis`, x − ln Σ e^x."""
     xp, x = array_module(x), as_float(x)
     shifted = x - x.max(axis=axis, keepdims=True)
     y = shifted - xp.log(xp.exp(shifted).sum(axis=axis, keepdims=True))

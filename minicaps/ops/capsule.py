@@ -20,10 +20,10 @@ def _total(x, axis):
 
 
 def _polar(s, axis):
-    """Split vectors into their directions (0 for the zero vector) and lengths.
+    """Split vectors into directions and lengths; the zero vector has the direction 0.
 
-    The vectors are first divided by the mean magnitude of their components, so that the squares
-    neither overflow nor underflow.
+    Each vector is first divided by the mean magnitude of its components, so that squaring neither
+    overflows nor underflows.
     """
     xp, s = array_module(s), as_float(s)
     numbers = s.shape[normalize_axis_index(axis, s.ndim)]
@@ -55,7 +55,10 @@ def direction(v, *, axis: int = -1):
 
 
 def _paper(xp, n, a=1.0):
-    """Return g = n²/(a+n²), g/n and g' = 2an/(a+n²)²; with h² = a+n², no square overflows."""
+    """Return g = n²/(a+n²), g/n and g' = 2an/(a+n²)².
+
+    The quotients are computed with h = √(a+n²) to avoid squares that could overflow.
+    """
     h = xp.hypot(n, math.sqrt(a))
     g = (n / h) ** 2
     return g, n / h / h, 2 * a * (n / h) / h / h / h
@@ -96,9 +99,9 @@ def check_squash(kind):
 def squash(s, *, axis: int = -1, kind: str = "paper"):
     """Shrink the vectors along `axis` to a length in [0, 1) without changing their direction.
 
-    v = g(n) s/n with n = |s|, where `kind` selects g: "paper" n²/(1+n²) (Sabour et al. 2017,
-    eq. 1), "half" n²/(½+n²), "tanh" tanh n, "exp" 1−e^−n, "rational" n/(1+n), or "none" n (v = s).
-    The value and the gradient are exact at the zero vector.
+    v = g(n) s/n with n = |s|, where `kind` selects g: "paper" n²/(1+n²) (Sabour et al. 2017, eq.
+    1), "half" n²/(½+n²), "tanh" tanh n, "exp" 1−e^−n, "rational" n/(1+n), or "none" n (v = s). Both
+    the value and the gradient are exact at the zero vector.
     """
     check_squash(kind)
     if kind == "none":
@@ -117,7 +120,7 @@ def squash(s, *, axis: int = -1, kind: str = "paper"):
 
 @op
 def mask(poses, keep):
-    """Set all capsules of each sample to zero except one.
+    """Keep one capsule of each sample and set the others to zero.
 
     poses: (B, J, D). keep: the index of the capsule to keep, (B,), or zeros and ones (B, J).
     """

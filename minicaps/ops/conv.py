@@ -1,8 +1,10 @@
 """2-D convolution (cross-correlation, as usual in deep learning), in a plain and a fast version.
 
-Letters: B batch, C input channels, H×W image, O output channels, K×L kernel, P×Q output.
-Images have shape NCHW and kernels OIHW. In memory, the fast version stores the channels last,
-because copying patches dominates the cost and a row of a patch is then one run of L·C numbers.
+Notation: B is the batch size, C the number of input channels, H×W the size of an image, O the
+number of output channels, K×L the size of a kernel and P×Q the size of the output. Images have NCHW
+layout, and kernels have OIHW layout. The fast version stores the channels last in memory, so that
+each row of a patch is a contiguous run of L·C numbers. This order matters because copying patches
+dominates the cost.
 """
 
 import itertools
@@ -25,7 +27,7 @@ WORKSPACE = 32 * 2**20
 
 
 def _check(x, weight, bias, stride, padding):
-    """Raise an error if the arguments cannot be convolved."""
+    """Raise an error if the arguments of a convolution are invalid."""
     if x.ndim != 4 or weight.ndim != 4:
         given = f"{x.shape} and {weight.shape}"
         raise ValueError(f"conv2d needs images (B, C, H, W) and kernels (O, C, K, L), not {given}")
@@ -37,7 +39,7 @@ def _check(x, weight, bias, stride, padding):
 
 
 def check_window(shape, window, stride, padding):
-    """Raise an error if a window does not fit into images (…, H, W)."""
+    """Raise an error if a window does not fit into images of shape (…, H, W)."""
     if not all(isinstance(n, int | np.integer) for n in (stride, padding)):
         raise TypeError(f"stride and padding must be integers, not {stride!r} and {padding!r}")
     if min(*window, stride) < 1 or padding < 0:
@@ -59,13 +61,16 @@ def windows(x, window, stride):
 
 
 def add_windows(total, g, stride):
-    """Add g (B, P, Q, K, L, C) to total (B, H, W, C) in place: the transpose of `windows`."""
+    """Add g (B, P, Q, K, L, C) to total (B, H, W, C) in place.
+
+    This operation is the transpose of `windows`.
+    """
     for k, l, seen in _places(total, g.shape[3:5], stride, g.shape[1:3]):
         seen += g[:, :, :, k, l]
 
 
 def _places(image, window, stride, outputs):
-    """Yield k, l and a view (B, P, Q, C) of the pixels at position (k, l) of all windows."""
+    """Yield k, l and a view (B, P, Q, C) of the pixels at position (k, l) in each window."""
     for k, l in itertools.product(*map(range, window)):
         rows, columns = (
             slice(first, first + stride * (n - 1) + 1, stride)
@@ -75,14 +80,14 @@ def _places(image, window, stride, outputs):
 
 
 def pull_windows(image, g, stride):
-    """Return the gradient (NCHW) of the channels-last `image` whose windows have gradient g."""
+    """Return the NCHW gradient of a channels-last `image`, given the gradient g of its windows."""
     total = array_module(image).zeros_like(image)
     add_windows(total, g, stride)
     return total.transpose(0, 3, 1, 2)
 
 
 def channels_last(x, padding=0):
-    """Return NCHW images as contiguous (B, H, W, C) with zero padding, copied only if needed."""
+    """Return zero-padded NCHW images as a contiguous (B, H, W, C) array, copying only if needed."""
     xp = array_module(x)
     x = x.transpose(0, 2, 3, 1)
     if padding == 0:
@@ -93,7 +98,7 @@ def channels_last(x, padding=0):
 def conv2d_plain(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: int = 1, padding: int = 0
 ) -> Tensor:
-    """Convolve by the definition: multiply each window by the kernel and sum.
+    """Convolve directly from the definition: multiply each window by the kernel and sum.
 
     The arguments are those of `conv2d`.
     """
@@ -106,7 +111,7 @@ def conv2d_plain(
 
 @op
 def _windows(x, *, window, stride):
-    """Windows (B, P, Q, K, L, C) of NCHW images; gradients add up where the windows overlap."""
+    """Return windows (B, P, Q, K, L, C) of NCHW images; gradients add up where windows overlap."""
     image = channels_last(x)
     return windows(image, window, stride), lambda g: pull_windows(image, g, stride)
 
@@ -115,8 +120,9 @@ def _windows(x, *, window, stride):
 def conv2d(x, weight, bias=None, *, stride: int = 1, padding: int = 0):
     """Cross-correlate images x (B, C, H, W) with kernels `weight` (O, C, K, L) and add `bias` (O,).
 
-    The result has shape (B, O, P, Q) with P = (H + 2·padding − K) // stride + 1, and Q likewise.
-    It is computed from patches, or from spectra if these save enough (see `fourier.worthwhile`).
+    The result has shape (B, O, P, Q), where P = (H + 2·padding − K) // stride + 1 and similarly for
+    Q. The convolution is computed from patches, or from Fourier spectra if they are cheaper (see
+    `fourier.worthwhile`).
     """
     _check(x, weight, bias, stride, padding)
     xp = array_module(x)
@@ -141,12 +147,13 @@ def conv2d(x, weight, bias=None, *, stride: int = 1, padding: int = 0):
 
 
 def by_patches(image, kernel, stride):
-    """Correlate image (B, H, W, C) with kernel (O, K, L, C) by a matrix product.
+    """Correlate image (B, H, W, C) with kernel (O, K, L, C) using a matrix product.
 
-    Returns y (B, P, Q, O) and a function of its gradient g and of two booleans, which specify
-    whether the gradients of image and kernel are required. The patch matrix (B·P·Q, K·L·C) is
-    multiplied by the kernel matrix (K·L·C, O) for a few images at a time: the patches of a whole
-    batch would take 380 MB in CapsNet's second layer, and memory is slower than BLAS.
+    Returns y (B, P, Q, O) and its pullback. The pullback takes the gradient g of y and two
+    booleans, which specify whether the gradients of `image` and `kernel` are required. The patch
+    matrix (B·P·Q, K·L·C) is multiplied by the kernel matrix (K·L·C, O) for a few images at a time.
+    In CapsNet's second layer, the patches of a whole batch would take 380 MB, which would make
+    memory access the bottleneck.
     """
     xp = array_module(image)
     o, *window, _ = kernel.shape
@@ -186,7 +193,7 @@ def by_patches(image, kernel, stride):
 
 
 def _blocks(y, kernel):
-    """Split the batch into slices with patches of at most WORKSPACE bytes, at least one per core.
+    """Split the batch into slices of at most WORKSPACE bytes of patches, at least one per core.
 
     A GPU needs few, large slices.
     """
@@ -202,10 +209,11 @@ def _rows(a):
 
 
 def _patches(image, window, stride):
-    """Return the patch matrix (B·P·Q, K·L·C) of some images.
+    """Return the patch matrix (B·P·Q, K·L·C) of a batch of images.
 
-    The patches are copied in long contiguous runs: row by row or, if there are few channels, one
-    position of all patches at a time, into a matrix that is then transposed.
+    The patches are copied in long contiguous runs. With many channels, the patches are copied row
+    by row. With few channels, one position of all patches is copied at a time, and the resulting
+    matrix is transposed.
     """
     view = windows(image, window, stride)
     size = math.prod(view.shape[3:])

@@ -1,18 +1,21 @@
-"""Convolution as a product of spectra, computed by matrix products.
+"""Convolution in the frequency domain, computed by matrix products.
 
-By the convolution theorem, a circular correlation of two planes is a product of their discrete
-Fourier transforms at each frequency. A stride s splits image and kernel into s·s phases (every
-s-th row and column), each of which is correlated with stride 1. In real arithmetic, the theorem
-becomes a bilinear algorithm that consists of three linear maps and products between them,
+By the convolution theorem, the circular correlation of two planes is the product of their discrete
+Fourier transforms at each frequency. For a stride s, the image and the kernel are split into s·s
+phases (every s-th row and column), each of which is correlated with stride 1. In real arithmetic,
+the theorem becomes a bilinear algorithm that consists of three linear maps and products between
+them,
 
     y = Cᵀ [(A x) ∘ (B w)]       A maps image planes, B kernels and C outputs.
 
-(a + ib)(c − id) takes three real products, a·c, b·d and (a + b)·(c − d) (Gauss), whose sums are
-rows of A, B and C; a real frequency takes one. A plane of 10×10 thus costs 148 products, and the
-four phases of stride 2 cost 592, compared with 2,916 for 9×9 kernels at 6×6 positions. Each is a
-matrix product over images, channels and phases, computed by BLAS. Gradients use the transposes.
+With Gauss's method, (a + ib)(c − id) takes three real products, a·c, b·d and (a + b)·(c − d), and
+the sums in these products form rows of A, B and C. A real frequency takes a single product. A 10×10
+plane therefore takes 148 products, and the four phases of stride 2 take 592 products. By
+comparison, a 9×9 kernel at 6×6 positions takes 2,916 products. Each of these products is a matrix
+product over images, channels and phases and is computed by BLAS. Gradients use the transposed maps.
 
-Letters as in `conv`, plus N×M plane of one phase, R×S kernel of one phase, T = s·s·C, F products.
+The notation is that of `conv`. In addition, N×M is the plane of one phase, R×S is the kernel of one
+phase, T = s·s·C, and F is the number of products.
 """
 
 import math
@@ -30,9 +33,10 @@ FEWEST_PLANES = 8  # per image, counting phases and channels
 
 
 class Transform(NamedTuple):
-    """A linear map from planes (R, S, …) to F numbers each, (F, …), along rows and then columns.
+    """A linear map from planes (R, S, …) to (F, …), applied along the rows and then the columns.
 
-    Real row frequencies come first, followed by the real and imaginary parts of the others.
+    The real row frequencies come first, followed by the real and imaginary parts of the complex
+    ones.
     """
 
     rows: np.ndarray  # (N, R)
@@ -66,7 +70,7 @@ class Transform(NamedTuple):
 
     @property
     def multiplications(self):
-        """The number of multiplications that transform one plane."""
+        """The number of multiplications needed to transform one plane."""
         real, (n, rows), columns = _real(len(self.rows)), self.rows.shape, self.single.shape[1]
         return n * rows * columns + real * self.single.size + (n - real) // 2 * self.pair.size
 
@@ -84,7 +88,7 @@ class Transform(NamedTuple):
 
 
 def _real(n):
-    """Return the number of real frequencies of n real numbers: 0 and, if n is even, n/2."""
+    """Return the number of real frequencies, which are 0 and, if n is even, n/2."""
     return 2 - n % 2
 
 
@@ -105,7 +109,7 @@ def transform(plane, size, role, dtype, xp):
     (n, m), triple = plane, GAUSS[role]
 
     def waves(n, count):
-        """Return e^−iθ for all n frequencies, for the real ones, and for one of each other pair."""
+        """Return e^−iθ for all n frequencies, the real ones, and one of each conjugate pair."""
         wave = np.exp(-2j * np.pi / n * (np.outer(np.arange(n), np.arange(count)) % n))
         real = np.arange(_real(n)) * (n // 2)
         return wave, wave[real].real, wave[1 : (n + 1) // 2]
@@ -128,7 +132,7 @@ def transform(plane, size, role, dtype, xp):
 
 
 def _sizes(image_shape, kernel_shape, stride):
-    """Return the sizes of a phase of image (N, M) and kernel (R, S), and of the output (P, Q)."""
+    """Return the sizes of an image phase (N, M), a kernel phase (R, S) and the output (P, Q)."""
     sides = zip(image_shape[1:3], kernel_shape[1:3], strict=True)
     out = tuple(output_size(n, k, stride) for n, k in sides)
     taps = tuple(-(-k // stride) for k in kernel_shape[1:3])
@@ -137,16 +141,19 @@ def _sizes(image_shape, kernel_shape, stride):
 
 
 def _maps(image_shape, kernel_shape, stride, dtype="float64", xp=np):
-    """Return the sizes as in `_sizes` and the three transforms for arrays of these sizes."""
+    """Return the result of `_sizes` and the three transforms for arrays of these sizes."""
     sizes = _sizes(image_shape, kernel_shape, stride)
     pairs = zip(sizes, GAUSS, strict=True)
     return sizes, [transform(sizes[0], size, role, dtype, xp) for size, role in pairs]
 
 
 def multiplications(image_shape, kernel_shape, stride):
-    """Count the multiplications in a forward and a backward pass: (patches, products, transforms).
+    """Count the multiplications of a forward and a backward pass.
 
-    The first number is the cost of using patches; the other two add up to that of using spectra.
+    Returns (patches, products, transforms).
+
+    The first number is the cost of using patches; the sum of the other two is the cost of using
+    spectra.
     """
     (b, _, _, c), (o, k, m, _) = image_shape, kernel_shape
     (_, _, out), maps = _maps(image_shape, kernel_shape, stride)
@@ -157,14 +164,16 @@ def multiplications(image_shape, kernel_shape, stride):
 
 
 def worthwhile(image, kernel, stride):
-    """Return True if spectra cost fewer multiplications than patches.
+    """Return True if convolving with spectra takes fewer multiplications than with patches.
 
-    Products of spectra count twice because their matrices are smaller; the factor was measured.
-    With CapsNet's 9×9 kernels of stride 2 on 256 channels, 128 images of 20×20 pixels cost 73 G
-    multiplications by patches, compared with 15 G and 2 G by spectra. Kernels of 3×3 with stride 2
-    do not benefit. Spectra are not used for few channels, where the products are not matrix
-    products, for half precision and integers, or for large planes, where the spectra of kernels
-    would be much larger than the kernels.
+    Products of spectra count twice because they involve smaller matrices; this factor was
+    determined by measurement. For CapsNet's 9×9 kernels of stride 2 on 256 channels and 128 images
+    of 20×20 pixels, patches take 73 G multiplications, while spectra take 15 G for the products and
+    2 G for the transforms. For 3×3 kernels with stride 2, spectra offer no advantage.
+
+    Spectra are not used for half precision and integers. They are not used for few channels either,
+    because the products would not be matrix products, or for large planes, because the spectra of
+    the kernels would be much larger than the kernels.
     """
     if not {image.dtype.name, kernel.dtype.name} <= {"float32", "float64"}:
         return False
@@ -179,11 +188,11 @@ def worthwhile(image, kernel, stride):
 def by_spectra(image, kernel, stride):
     """Correlate image (B, H, W, C) with kernel (O, K, L, C) in the frequency domain.
 
-    Returns y (B, P, Q, O) and a function that computes the gradients of image and kernel. They are
-    equal to those of `conv.by_patches` up to rounding errors, which are relative to the largest
-    output of an image and channel, since every frequency depends on the whole image. Outputs within
-    that error are set to 0; gradients are not. One infinite pixel makes all outputs of its image
-    NaN.
+    Returns y (B, P, Q, O) and a function that computes the gradients of `image` and `kernel`. The
+    results equal those of `conv.by_patches` up to rounding errors. The errors are relative to the
+    largest output of an image and channel, because every frequency depends on the whole image.
+    Outputs that do not exceed the rounding error are set to 0; gradients are left unchanged. A
+    single infinite pixel turns all outputs of its image into NaN.
 
         y = Cᵀ[(A x) ∘ (B w)],   x̄ = Aᵀ[(C ȳ) ∘ (B w)],   w̄ = Bᵀ[(C ȳ) ∘ (A x)]
 
@@ -218,9 +227,9 @@ def by_spectra(image, kernel, stride):
 def _rounding(y, kernel):
     """Return a bound (B, O) on the rounding error in y (P, Q, B, O).
 
-    The bound follows from the largest output of each image. Outputs are measured in units of their
-    kernel's largest weight, so that those of weak kernels are not lost. Non-finite values are
-    ignored.
+    The bound is derived from the largest output of each image. Outputs are measured relative to the
+    largest weight of their kernel, so that the outputs of kernels with small weights are not lost.
+    Non-finite values are ignored.
     """
     xp, limits = array_module(y), array_module(y).finfo(y.dtype)
     unit = xp.maximum(xp.abs(kernel).max(axis=(1, 2, 3)), float(limits.tiny))
@@ -231,7 +240,7 @@ def _rounding(y, kernel):
 
 
 def _split(a, size, stride):
-    """Return the phases (*size, A, s·s·C) of a (A, H, W, C), cropped or padded to `size`."""
+    """Split an array a (A, H, W, C) into phases (*size, A, s·s·C), cropped or padded to `size`."""
     height, width = (n * stride for n in size)
     a = a[:, :height, :width]
     if a.shape[1:3] != (height, width):

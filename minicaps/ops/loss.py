@@ -19,7 +19,7 @@ __all__ = [
 def margin_loss(
     lengths, targets, *, m_plus: float = 0.9, m_minus: float = 0.1, down_weight: float = 0.5
 ):
-    """Margin loss of capsule lengths (B, J), from Sabour et al. 2017, eq. 4.
+    """Margin loss of capsule lengths (B, J) (Sabour et al. 2017, eq. 4).
 
     L = Σ_k T_k max(0, m⁺ − |v_k|)² + λ (1 − T_k) max(0, |v_k| − m⁻)², averaged over the batch.
     targets: labels (B,) or, for multi-label data, zeros and ones (B, J).
@@ -35,7 +35,7 @@ def margin_loss(
 
 @op
 def spread_loss(activations, targets, *, margin: float):
-    """Spread loss of activations (B, J) for one label per sample, from Hinton et al. 2018, eq. 3.
+    """Spread loss of activations (B, J) with one label per sample (Hinton et al. 2018, eq. 3).
 
     L = Σ_{k≠t} max(0, m − (a_t − a_k))², averaged over the batch: the activation of the correct
     class t should exceed all others by the margin m > 0. targets: labels (B,).

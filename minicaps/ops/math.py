@@ -12,7 +12,7 @@ __all__ = [
 
 
 def as_float(x):
-    """Convert integers to float64, in which differences do not wrap around."""
+    """Convert integers to float64 so that differences do not wrap around."""
     return x if x.dtype.kind == "f" else x.astype(float)
 
 
@@ -49,7 +49,10 @@ def negative(x):
 
 @op
 def power(a, b):
-    """Power a^b; 0⁰ is 1 with slope 0. The slope in b is 0 where a = 0, and NaN where a < 0."""
+    """Power a^b; at 0⁰, the value is 1 and the slope is 0.
+
+    The slope with respect to b is 0 where a = 0 and NaN where a < 0.
+    """
     y = a**b
     return y, (lambda g: g * _power_slope(a, b), lambda g: g * y * _log_or_zero(a))
 
@@ -63,7 +66,7 @@ def _power_slope(a, b):
 
 
 def _log_or_zero(a):
-    """Return ln a, or 0 where a = 0, since a^b ln a has the limit 0 for b > 0."""
+    """Return ln a, or 0 where a = 0, because a^b ln a tends to 0 there for b > 0."""
     if not is_array(a):
         return math.nan if a < 0 else math.log(a or 1)
     xp = array_module(a)
@@ -85,7 +88,7 @@ def log(x):
 
 @op
 def sqrt(x):
-    """Square root √x, with infinite slope at 0."""
+    """Square root √x; the slope at 0 is infinite."""
     y = array_module(x).sqrt(x)
     return y, lambda g: g / (2 * y)
 
@@ -106,7 +109,7 @@ def abs(x):
 
 @op
 def maximum(a, b):
-    """Maximum of a and b; where they are equal, each receives half of the gradient."""
+    """Elementwise maximum of a and b; equal elements each receive half of the gradient."""
     xp = array_module(a, b)
 
     def share(g, mine, other):
@@ -117,7 +120,10 @@ def maximum(a, b):
 
 @op
 def clip(x, *, low: float | None = None, high: float | None = None):
-    """Clip x to [low, high], where None means no limit; the slope is 1 inside, ends included."""
+    """Clip x to the interval [low, high], where None means no limit.
+
+    The slope is 1 inside the interval and at its ends.
+    """
     if low is None and high is None:
         raise ValueError("clip needs low, high or both")
     xp = array_module(x)
@@ -127,7 +133,7 @@ def clip(x, *, low: float | None = None, high: float | None = None):
 
 @op
 def where(condition, a, b):
-    """Elements of a where `condition` (a boolean array) is True, and of b elsewhere."""
+    """Elements of a where the boolean array `condition` is True, and elements of b elsewhere."""
     xp = array_module(condition, a, b)
     y = xp.where(condition, a, b)
     return y, (None, lambda g: xp.where(condition, g, 0), lambda g: xp.where(condition, 0, g))

@@ -1,6 +1,6 @@
 """The operators and methods of Tensor that NumPy users expect.
 
-They are attached here rather than defined in the class, because the ops depend on Tensor.
+The methods are attached here rather than defined in the class because the ops depend on Tensor.
 """
 
 from minicaps.backend import array_module
@@ -9,7 +9,7 @@ from minicaps.tensor import Tensor
 
 
 def _compared(name):
-    """Return an elementwise comparison, which gives a plain boolean array without a gradient."""
+    """Return an elementwise comparison that yields a plain boolean array without a gradient."""
     return lambda a, b: getattr(a.data, name)(b.data if isinstance(b, Tensor) else b)
 
 

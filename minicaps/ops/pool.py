@@ -9,7 +9,7 @@ __all__ = ["avg_pool2d", "global_avg_pool", "max_pool2d"]
 
 
 def _all_windows(x, window, stride):
-    """Return (channels-last images, their windows (B, P, Q, K, L, C), stride)."""
+    """Return the channels-last images, their windows (B, P, Q, K, L, C) and the stride."""
     if x.ndim != 4:
         raise ValueError(f"pooling needs images (B, C, H, W), not {x.shape}")
     window = window if isinstance(window, tuple) else (window, window)
@@ -24,7 +24,7 @@ def _all_windows(x, window, stride):
 
 @op
 def avg_pool2d(x, *, window: int = 2, stride: int | None = None):
-    """Mean of each window; the default stride is the window's side."""
+    """Mean of each window; by default, the stride equals the side of the window."""
     image, view, stride = _all_windows(x, window, stride)
     count = view.shape[3] * view.shape[4]
 

@@ -1,4 +1,4 @@
-"""Matrix products and Einstein summation, both of which are computed by BLAS."""
+"""Matrix products and Einstein summation, both computed by BLAS."""
 
 import math
 
@@ -40,8 +40,8 @@ def matmul(a, b):
 def einsum(subscripts: str, *operands: Tensor) -> Tensor:
     """Sum of products in Einstein notation, e.g. einsum("bij,bijd->bjd", c, votes).
 
-    All indices and the arrow are required. Repeated indices in one operand and "..." are not
-    supported.
+    The subscripts must contain all indices and the arrow. Repeated indices in one operand and "..."
+    are not supported.
     """
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     inputs = inputs.split(",")
@@ -66,7 +66,10 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
 
 @op
 def _einsum(*arrays, inputs, output):
-    """Contract all operands; the gradient of one contracts the cotangent with the others."""
+    """Contract all operands.
+
+    The gradient of an operand is the contraction of the cotangent with the other operands.
+    """
     sizes = {}
     for letters, x in zip(inputs, arrays, strict=True):
         sizes |= zip(letters, x.shape, strict=True)
@@ -83,7 +86,10 @@ def _einsum(*arrays, inputs, output):
 
 
 def _contract(operands, output, sizes):
-    """Contract (indices, array) pairs from left to right, dropping each index once it is unused."""
+    """Contract (indices, array) pairs from left to right.
+
+    An index that is no longer needed is summed over immediately.
+    """
     (letters, x), rest = operands[0], operands[1:]
     while rest:
         (other, y), rest = rest[0], rest[1:]
@@ -92,14 +98,13 @@ def _contract(operands, output, sizes):
     x, letters = _sum_out(x, list(letters), keep=output)
     missing = [c for c in output if c not in letters]  # summed within a single operand
     xp = array_module(x)
-    x = xp.broadcast_to(
-        x.reshape(x.shape + (1,) * len(missing)), x.shape + tuple(sizes[c] for c in missing)
-    )
+    wide = x.shape + tuple(sizes[c] for c in missing)
+    x = xp.broadcast_to(x.reshape(x.shape + (1,) * len(missing)), wide)
     return x.transpose([(letters + missing).index(c) for c in output])
 
 
 def _contract_pair(p, x, q, y, needed):
-    """Contract x (indices p) with y (indices q) by one batched matrix product."""
+    """Contract x (indices p) with y (indices q) using a single batched matrix product."""
     x, p = _sum_out(x, p, keep=needed | set(q))
     y, q = _sum_out(y, q, keep=needed | set(p))
     batch = [c for c in p if c in q and c in needed]

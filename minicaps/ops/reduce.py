@@ -1,4 +1,7 @@
-"""Reductions: sum, mean, max and logsumexp. `axis` is None (all axes), an integer or a tuple."""
+"""Reductions: sum, mean, max and logsumexp.
+
+In all reductions, `axis` is None (all axes), an integer or a tuple.
+"""
 
 import math
 
@@ -12,7 +15,7 @@ __all__ = ["logsumexp", "max", "mean", "sum"]
 
 
 def _kept(shape, axis):
-    """Return `shape` with the reduced axes replaced by 1."""
+    """Return `shape` with the sizes of the reduced axes set to 1."""
     if axis is None:
         return (1,) * len(shape)
     reduced = normalize_axis_tuple(axis, len(shape))
@@ -21,7 +24,7 @@ def _kept(shape, axis):
 
 @op
 def sum(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
-    """Sum over `axis`; every summand receives the whole gradient."""
+    """Sum over `axis`; every summand receives the full gradient."""
     xp = array_module(x)
     kept = _kept(x.shape, axis)
     shape = x.shape

@@ -1,4 +1,4 @@
-"""Operations that rearrange elements; their pullbacks reverse the rearrangement."""
+"""Operations that rearrange the elements of an array; their pullbacks undo the rearrangement."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ __all__ = ["concatenate", "expand", "getitem", "pad", "reshape", "stack", "trans
 
 @op
 def reshape(x, *, shape: tuple[int, ...]):
-    """Change the shape, keeping the elements in row-major order (one entry may be −1)."""
+    """Change the shape but keep the elements in row-major order; one entry of `shape` may be −1."""
     old = x.shape
     return x.reshape(shape), lambda g: g.reshape(old)
 
@@ -29,7 +29,7 @@ def transpose(x, *, axes: tuple[int, ...] | None = None):
 
 @op
 def expand(x, *, shape: tuple[int, ...]):
-    """Broadcast `x` to `shape`; the engine sums the gradient over the broadcast axes."""
+    """Broadcast `x` to `shape`; the backward pass sums the gradient over the broadcast axes."""
     return array_module(x).broadcast_to(x, shape), lambda g: g
 
 
@@ -57,7 +57,7 @@ def stack(tensors: Sequence[Tensor], *, axis: int = 0) -> Tensor:
 
 @op
 def pad(x, *, width: int | tuple):
-    """Pad `x` with zeros; `width` is ((before, after), ...), with one pair for each axis."""
+    """Pad `x` with zeros; `width` is ((before, after), ...), with one pair per axis."""
     inside = tuple(slice(before, before + n) for (before, _), n in zip(width, x.shape, strict=True))
     return array_module(x).pad(x, width), lambda g: g[inside]
 
@@ -65,7 +65,7 @@ def pad(x, *, width: int | tuple):
 def getitem(x: Tensor, index: object) -> Tensor:
     """Return x[index] for slices, None, integers, and integer or boolean arrays.
 
-    The gradients of repeated elements add up.
+    If an element is selected several times, its gradients add up.
     """
     parts = index if isinstance(index, tuple) else (index,)
     xp = array_module(x.data if isinstance(x, Tensor) else x)
@@ -73,7 +73,10 @@ def getitem(x: Tensor, index: object) -> Tensor:
 
 
 def _index_part(xp, part):
-    """Convert a tensor, array or sequence to an array of `xp`; an empty one becomes integers."""
+    """Convert a tensor, array or sequence to an array of `xp`.
+
+    An empty sequence becomes an integer array.
+    """
     if part is None or part is Ellipsis or isinstance(part, slice | int | np.integer | np.bool_):
         return part
     part = part.data if isinstance(part, Tensor) else part
@@ -97,5 +100,5 @@ def _getitem(x, *, index):
 
 
 def output_size(size, kernel, stride):
-    """Return the number of kernel positions along one axis of an already padded image."""
+    """Return the number of kernel positions along one axis of a padded image."""
     return (size - kernel) // stride + 1

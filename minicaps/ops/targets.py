@@ -1,4 +1,4 @@
-"""Conversion of labels to zeros and ones for the classes present in each sample."""
+"""Conversion of labels to arrays of zeros and ones that mark the classes in each sample."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from minicaps.backend import array_module, is_array
 
 
 def one_hot(targets, like):
-    """Convert labels (B,) to zeros and ones with the shape (B, J) and dtype of `like`.
+    """Convert labels (B,) to one-hot vectors with the shape (B, J) and the dtype of `like`.
 
-    Multi-label targets, an array (B, J) of zeros and ones, keep their values. A label outside
-    0..J−1, or an entry that is neither 0 nor 1, raises ValueError on the CPU. On a GPU, this check
-    would make the step wait, so labels are checked when data is loaded.
+    Multi-label targets (B, J), which consist of zeros and ones already, keep their values. On the
+    CPU, a label outside 0..J−1 or an entry other than 0 and 1 raises ValueError. On a GPU, this
+    check would stall the training step, so labels are checked when the data is loaded.
     """
     xp = array_module(like)
     if not is_array(targets):

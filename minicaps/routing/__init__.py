@@ -1,9 +1,9 @@
-"""Routing algorithms, which compute poses, activations and couplings of parents from votes.
+"""Routing algorithms, which compute poses, activations and couplings of parents from their votes.
 
-Every routing takes votes (B, I, J, D) and returns `Routed(poses, activations, couplings)`, inside
-`keep_history` with those of every iteration. All routings accept `windows`, which describe the
-children of a convolutional layer (`minicaps.routing.couplings.Windows`). Each routing is based on a
-clustering algorithm.
+Every routing takes votes (B, I, J, D) and returns `Routed(poses, activations, couplings)`. Inside
+`keep_history`, the result also includes the history of all iterations. All routings accept
+`windows`, which describe the children of a convolutional layer
+(`minicaps.routing.couplings.Windows`). Each routing is based on a clustering algorithm.
 """
 
 from minicaps.routing.agreement import agreement, agreement_plain

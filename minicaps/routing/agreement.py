@@ -1,4 +1,4 @@
-"""Routing by agreement, in which parents form where votes agree.
+"""Routing by agreement, in which a parent capsule emerges where votes agree.
 
 Procedure 1 of Sabour, Frosst and Hinton 2017, and two variants that have fixed points:
 
@@ -9,8 +9,9 @@ Procedure 1 of Sabour, Frosst and Hinton 2017, and two variants that have fixed 
     b_ij ← ⟨û_j|i, v_j⟩                     update="recompute": for large r, v solves an equation
     b_ij ← ⟨û_j|i, s_j/|s_j|⟩               update="spherical": K-means on directions
 
-The plain version is composed of small ops. The fast version is a single op whose backward pass is
-derived by hand; it reads the votes once for each sum above and keeps nothing of their size.
+The plain version is composed of small ops. The fast version is a single op with a hand-derived
+backward pass. This version reads the votes once for each of the sums above and keeps no other
+arrays of the same size.
 """
 
 from minicaps import ops
@@ -26,7 +27,10 @@ def agreement_plain(
     inverse_temperature: float = 1.0, squash: str = "paper", orphans: bool = False,
     windows: Windows | None = None,
 ) -> Routed:  # fmt: skip
-    """Reference implementation of `agreement`, with the same arguments, written like the paper."""
+    """Reference implementation of `agreement`.
+
+    The function follows the paper and takes the same arguments as `agreement`.
+    """
     β = inverse_temperature
     RoutingOptions(iterations, update, gradient, β, squash)  # raises for invalid ones
     check_votes(votes)
@@ -78,15 +82,16 @@ def agreement(
         "accumulate" (as in the paper), "recompute" or "spherical"; see the module's docstring.
     gradient
         "unrolled" differentiates every iteration, and "stop" treats couplings as constants.
-        "implicit" is the gradient of the fixed point, which is sought in at most `iterations`
-        iterations (see `minicaps.routing.fixed_point`). It is not available with "accumulate".
+        "implicit" is the gradient of the fixed point, which is computed in at most `iterations`
+        iterations (see `minicaps.routing.fixed_point`); this choice is not available with
+        "accumulate".
     inverse_temperature
         β in softmax(β b). Larger values give sharper couplings.
     squash
         The kind of `minicaps.ops.squash` that is applied at the end.
     orphans
         Whether to use leaky routing, in which an additional parent, whose b stays 0, takes the
-        children that agree with none of the others.
+        children that agree with no other parent.
     windows
         See `minicaps.routing`.
 
@@ -107,7 +112,7 @@ def agreement(
 
 @op
 def _agreement(votes, *, iterations, update, gradient, inverse_temperature, squash, parents):
-    """Fused routing, which also returns the couplings (B, J, I) of the last iteration."""
+    """Route votes in a single op; also return the couplings (B, J, I) of the last iteration."""
     xp = array_module(votes)
     U = votes.transpose(0, 2, 1, 3)  # (B, J, I, D): one matrix of votes for each parent
     alike = 1 if parents["windows"] is None else len(U)  # all samples start with the same logits

@@ -1,7 +1,7 @@
-"""Capsule layers that route one block of samples at a time, in threads.
+"""Evaluation of capsule layers on blocks of samples in parallel threads.
 
-The votes û_j|i = W_ijᵀ u_i of CapsNet take 94 MB for a batch of 128. Votes that fit into KEEP are
-kept for the backward pass; otherwise, the backward pass recomputes them block by block.
+The votes û_j|i = W_ijᵀ u_i of CapsNet take 94 MB for a batch of 128. Votes of at most KEEP bytes
+are kept for the backward pass; larger ones are recomputed block by block.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,10 +35,11 @@ def make_votes_plain(u: Tensor, weight: Tensor) -> Tensor:
 
 @op
 def make_votes(u, weight):
-    """Return the same votes, computed for a few children at a time and stored for the routings.
+    """Return the votes of `make_votes_plain`, computed for a few children at a time.
 
-    The memory layout of the votes is (B, J, I, D), and that of weights should be (I, N, J, D): the
-    votes of a child are then one product, and are reordered while they are in the cache.
+    The votes have the memory layout (B, J, I, D), which suits the routings, and the weights should
+    have the memory layout (I, N, J, D). A single matrix product then computes the votes of a child,
+    which are reordered while still in the cache.
     """
     _check_votes(u, weight)
     xp, (i, j, n, d) = array_module(u, weight), weight.shape
@@ -67,13 +68,13 @@ def route_in_blocks(
     layer: Callable[..., Routed], inputs: Sequence[Tensor], parameters: Sequence[Tensor],
     votes_size: int, *, copies: int = 1, keep: bool | None = None,
 ) -> Routed:  # fmt: skip
-    """Compute layer(*inputs, *parameters) for a few samples at a time, to save memory.
+    """Compute layer(*inputs, *parameters) for a few samples at a time to save memory.
 
     Parameters
     ----------
     layer
-        Function of tensors that returns Routed. It must treat all samples independently and depend
-        on no other tensors.
+        Function of tensors that returns a Routed. The function must process each sample
+        independently and must not depend on other tensors.
     inputs
         Tensors whose first axis is the batch.
     parameters
@@ -81,11 +82,11 @@ def route_in_blocks(
     votes_size
         Number of values in the votes of one sample.
     copies
-        Number of arrays of this size that the routing processes. If there are many, smaller blocks
-        are used, which stay in the cache.
+        Number of arrays of the size of the votes that the routing processes. With more arrays,
+        smaller blocks are used, so that they stay in the cache.
     keep
         Whether to keep the results of the forward pass for the backward pass instead of recomputing
-        them. By default, they are kept if all votes fit into KEEP.
+        them. By default, the results are kept if all votes together take at most KEEP bytes.
 
     Returns
     -------
@@ -107,8 +108,9 @@ def route_in_blocks(
 
 @op
 def _route_in_blocks(*arrays, layer, batched, block, needed, keep):
-    """Return poses and activations in one array (B, J, D + 1), since an op has one value; also
-    return couplings and history.
+    """Return an array (B, J, D + 1) of poses and activations, the couplings and the history.
+
+    Poses and activations share one array because an op has only one differentiable value.
 
     batched: number of arrays with a batch axis. block: bytes per sample. needed: which of the
     arrays require gradients.
@@ -167,6 +169,6 @@ def _route_in_blocks(*arrays, layer, batched, block, needed, keep):
 
 
 def _end_to_end(tensors):
-    """Concatenate the couplings, poses or activations of all blocks along the batch."""
+    """Concatenate the couplings, poses or activations of all blocks along the batch axis."""
     xp = array_module(tensors[0].data)
     return Tensor(xp.concatenate([t.data for t in tensors]))

@@ -1,6 +1,7 @@
-"""Couplings, by which a child divides itself among its parents.
+"""Coupling coefficients, which divide each child among its parents.
 
-Parents compete only here; all other parts of a routing treat each parent independently.
+Parents compete only through their couplings; all other parts of a routing treat each parent
+independently.
 """
 
 import math
@@ -13,11 +14,12 @@ from minicaps.tensor import op
 
 
 class Windows(NamedTuple):
-    """The windows of a convolutional capsule layer, which share children.
+    """The windows of a convolutional capsule layer, which may share children.
 
-    Children of `types` types are arranged on a grid of `size` (H, W). Parents see windows of
-    `kernel` × `kernel` positions that are `stride` apart. Values for all windows have the shape
-    (B·P·Q, I) with I = kernel·kernel·types, plus any axes of size 1.
+    The children form a grid of `size` (H, W) with `types` children at each position. Each parent
+    sees a window of `kernel` × `kernel` positions, and neighboring windows are `stride` positions
+    apart. Arrays of values for all windows have the shape (B·P·Q, I), where I =
+    kernel·kernel·types, and may have additional axes of size 1.
     """
 
     size: tuple
@@ -27,7 +29,7 @@ class Windows(NamedTuple):
 
     @property
     def grid(self):
-        """The number of windows in both directions, (P, Q)."""
+        """The number of windows (P, Q) along the two axes of the grid."""
         return tuple(output_size(n, self.kernel, self.stride) for n in self.size)
 
     def gather(self, grid):
@@ -42,8 +44,9 @@ class Windows(NamedTuple):
     def combine(self, values, function):
         """Combine the values of each child over all windows that contain it.
 
-        The result is stored in all of these windows. function: `add` or `maximum` of the array
-        module.
+        Each combined value is stored in all windows that contain the child.
+
+        function: `add` or `maximum` of the array module.
         """
         xp, k, step = array_module(values), self.kernel, self.stride
         seen = values.reshape(-1, *self.grid, k, k, self.types)
@@ -56,7 +59,7 @@ class Windows(NamedTuple):
 
 @op
 def couple(logits, *, axis=-1, orphans=False, windows=None):
-    """Return c_ij = e^b_ij / Σ_k e^b_ik over the parents along `axis`, from logits b (B, I, J).
+    """Return the softmax c_ij = e^b_ij / Σ_k e^b_ik of logits b (B, I, J) over the parents' `axis`.
 
     orphans: whether to add a parent with logit 0, whose share, 1 − Σ_j c_ij, is not returned.
     windows: a `Windows`; the parents of a child are then those of all windows that contain it.
@@ -79,7 +82,7 @@ def couple(logits, *, axis=-1, orphans=False, windows=None):
 
 
 def beside_orphans(c, windows=None):
-    """Append the orphans' share to an array of couplings (B, I, J) as a last column."""
+    """Append the share of the orphans to an array of couplings (B, I, J) as the last column."""
     xp = array_module(c)
     taken = c.sum(axis=2, keepdims=True)
     taken = taken if windows is None else windows.combine(taken, xp.add)

@@ -1,12 +1,12 @@
-"""Distance routing, in which a parent is the mean of the votes near it.
+"""Distance routing, in which each parent is a mean of nearby votes.
 
-This is soft K-means on the votes of each sample, where each child has a vote for every parent:
+Distance routing is soft K-means on the votes of each sample, with one vote per child and parent:
 
     ψ_ij = softmax_j(−λ |û_j|i − m_j|²)     a child divides itself among the parents near its votes
     m_j  = Σ_i ψ_ij û_j|i / Σ_i ψ_ij        a mean: its length is independent of the number of votes
     v_j  = squash(m_j)                      at the end
 
-ψ is initially uniform. The mean of a parent without any votes near it is 0.
+ψ is initially uniform. If there are no votes near a parent, its mean is 0.
 """
 
 from minicaps import ops
@@ -22,7 +22,10 @@ def distance_plain(
     votes: Tensor, *, iterations: int = 3, gradient: str = "unrolled",
     inverse_temperature: float = 1.0, squash: str = "paper", windows: Windows | None = None,
 ) -> Routed:  # fmt: skip
-    """Reference implementation of `distance`, with the same arguments, written like the math."""
+    """Reference implementation of `distance`.
+
+    The function follows the equations and takes the same arguments as `distance`.
+    """
     λ = inverse_temperature
     RoutingOptions(iterations, None, gradient, λ, squash)  # raises for invalid ones
     check_votes(votes)
@@ -90,7 +93,7 @@ def distance(
 
 @op
 def _distance(votes, *, iterations, gradient, inverse_temperature, squash, windows):
-    """Fused routing, which also returns the couplings (B, J, I) of the last iteration."""
+    """Route votes in a single op; also return the couplings (B, J, I) of the last iteration."""
     xp, λ = array_module(votes), inverse_temperature
     X = xp.ascontiguousarray(votes.transpose(0, 2, 3, 1))  # (B, J, D, I), as weighted_mean reads it
     scale = xp.full(X.shape[2], -λ, X.dtype)

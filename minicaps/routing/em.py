@@ -1,4 +1,4 @@
-"""EM routing, in which parents are Gaussians fitted to their votes (Hinton et al. 2018).
+"""EM routing, which fits a Gaussian to the votes for each parent (Hinton et al. 2018).
 
 R is initially uniform. The following steps are repeated `iterations` times, with w_ij = a_i R_ij:
 
@@ -13,7 +13,7 @@ R is initially uniform. The following steps are repeated `iterations` times, wit
     "input-activation"  the same, but with w_ij = a_i R_ij
     "complete"          the algorithm above
 
-The paper counts β_u once per dimension, so its β_u is ours divided by D.
+The paper adds β_u once per dimension, so the β_u of the paper equals ours divided by D.
 """
 
 import math
@@ -45,7 +45,10 @@ def em_plain(
     gradient: str = "unrolled", start: Tensor | None = None, floor: float = 1e-4,
     windows: Windows | None = None,
 ) -> Routed:  # fmt: skip
-    """Reference implementation of `em`, with the same arguments, composed of small ops."""
+    """Reference implementation of `em`.
+
+    The function is composed of small ops and takes the same arguments as `em`.
+    """
     given = {"activations": activations, "beta_u": beta_u, "beta_a": beta_a, "start": start}
     _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
     R, history = _first(votes, start, windows), []
@@ -87,8 +90,8 @@ def em(
     votes
         Votes (B, I, J, D) of I children for J parents.
     activations
-        Activations (B, I) of the children, which are probabilities. These and the following two
-        arguments are given only if `step` uses them.
+        Activations (B, I) of the children, which are probabilities. Pass this argument and the
+        following two only if `step` uses them.
     beta_u, beta_a
         Learned parameters, (J,).
     iterations
@@ -126,7 +129,7 @@ def em(
 
 
 def _first(votes, start, windows):
-    """Return the initial responsibilities: as given, or uniform."""
+    """Return the initial responsibilities, which are uniform unless `start` is given."""
     if start is None:
         zeros = array_module(votes.data).zeros(votes.shape[:3], votes.dtype)
         start = couple(Tensor(zeros), windows=windows)
@@ -143,7 +146,7 @@ def _temperatures(inverse_temperature, iterations):
 
 
 def _check(votes, given, step, iterations, gradient, inverse_temperature, floor):
-    """Raise ValueError for arguments that are invalid or would have no effect."""
+    """Raise ValueError if an argument is invalid or would have no effect."""
     check_votes(votes)
     if step not in STEPS:
         raise ValueError(f"unknown step {step!r}: choose {', '.join(STEPS)}")
@@ -171,10 +174,12 @@ def _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
 
 
 def _check_range(name, value):
-    """Raise ValueError for values that are not probabilities; not on a GPU, which would wait.
+    """Raise ValueError if an array on the CPU contains values that are not probabilities.
 
-    NaN is accepted, because it stays NaN and is thus noticed; so is a rounding error in a length
-    of 1.
+    Arrays on a GPU are not checked, because reading them would stall the computation.
+
+    NaN is accepted, because it propagates to the result and is noticed there. Values slightly above
+    1 are also accepted, because a length of 1 may have a rounding error.
     """
     value = value.data if isinstance(value, Tensor) else value
     if isinstance(value, np.ndarray) and ((value < 0) | (value > 1.001)).any():
@@ -189,8 +194,12 @@ _Iteration = namedtuple("_Iteration", "R share total mean variance a pull_a pull
 
 @op
 def _em(votes, activations, beta_u, beta_a, *, start, temperatures, step, windows, **way):
-    """Fused routing, which returns means and activations in one array (B, J, D + 1), since an op
-    has one value, and an `_Iteration` for each iteration. way: floor and gradient."""
+    """Route votes in a single op; return an array (B, J, D + 1) and the `_Iteration` objects.
+
+    Means and activations share one array because an op has only one differentiable value.
+
+    way: the options floor and gradient.
+    """
     xp = array_module(votes)
     X = xp.ascontiguousarray(votes.transpose(0, 2, 3, 1))  # (B, J, D, I), as m_step reads it
     R, pull_R, tape = start, None, []
@@ -207,7 +216,7 @@ def _em(votes, activations, beta_u, beta_a, *, start, temperatures, step, window
 
 
 def _log_activation(total, variance, beta_u, beta_a, λ, step, children):
-    """Return ln a_j (B, J) and its pullback, g -> gradients of total, variance, β_u and β_a."""
+    """Return ln a_j (B, J) and its pullback to total, variance, β_u and β_a."""
     xp = array_module(total)
     if step == "gmm":
         π = total / children
@@ -228,10 +237,11 @@ def _log_activation(total, variance, beta_u, beta_a, λ, step, children):
 
 
 def _reverse(g, X, activations, tape, floor, gradient):
-    """Return the gradients of votes, activations, β_u and β_a by going back through the iterations.
+    """Backpropagate through the iterations to the votes, the activations, β_u and β_a.
 
-    A bar denotes ∂loss/∂, as in V̄ for the votes. G_ij is the gradient of the logits in the E step
-    after an iteration, and s_ij = w_ij / Σ_i w_ij are the shares of the iteration.
+    A bar denotes the gradient of the loss, as in V̄ for the gradient with respect to the votes.
+    G_ij is the gradient of the logits in the E step after an iteration, and s_ij = w_ij / Σ_i w_ij
+    are the shares of the iteration.
     """
     xp = array_module(X)
     grad_X = grad_activations = grad_u = grad_a = 0
@@ -279,10 +289,10 @@ def _reverse(g, X, activations, tape, floor, gradient):
 
 
 def _over_children(x, weights):
-    """Return Σ_i x_jdi w_ji: (B, J, D, I) and (B, J, I) give (B, J, D)."""
+    """Return Σ_i x_jdi w_ji, of shape (B, J, D), for x (B, J, D, I) and weights (B, J, I)."""
     return (x @ weights[..., None])[..., 0]
 
 
 def _over_dimensions(weights, x):
-    """Return Σ_d w_jd x_jdi: (B, J, D) and (B, J, D, I) give (B, J, I)."""
+    """Return Σ_d w_jd x_jdi, of shape (B, J, I), for weights (B, J, D) and x (B, J, D, I)."""
     return (weights[..., None, :] @ x)[..., 0, :]

@@ -1,6 +1,7 @@
-"""Fixed points v = f(v, θ), found by iterating, and their gradients.
+"""Fixed points v = f(v, θ), computed by iteration, and their gradients.
 
-v ← f(v, θ) converges if f is a contraction. There are two ways to ∂loss/∂θ, given g = ∂loss/∂v:
+v ← f(v, θ) converges if f is a contraction. Given g = ∂loss/∂v, there are two ways to compute
+∂loss/∂θ:
 
     unrolled    through every iteration, as through any program; all iterations are kept for it
     implicit    v = f(v, θ)  ⇒  dv = ∂f/∂v dv + ∂f/∂θ dθ  ⇒  ∂loss/∂θ = (∂f/∂θ)ᵀ w
@@ -23,13 +24,13 @@ REST = 16  # a sample that changes by no more than this many rounding errors has
 def fixed_point(
     step: Callable, start: Tensor, *parameters: Tensor, iterations: int, gradient: str = "unrolled"
 ) -> Tensor:
-    """Repeat v ← step(v, *parameters) `iterations` times, from the tensor `start`.
+    """Repeat v ← step(v, *parameters) `iterations` times, starting from the tensor `start`.
 
-    step: a function of tensors, composed of ops, that treats all samples (first axis) independently
-    and depends on no other tensors. gradient: "unrolled", or "implicit" for that of the solution.
-    In the latter case, `iterations` is a limit, and a sample no longer changes once it has
-    converged (checking this waits for the device). If any sample has not converged, a
-    RuntimeWarning reports the largest residual |f(v) − v| / |f(v)|.
+    step: a function of tensors, composed of ops, that processes all samples (along the first axis)
+    independently and does not depend on other tensors. gradient: "unrolled", or "implicit" for the
+    gradient of the solution. With "implicit", `iterations` is a maximum, and a sample no longer
+    changes once it has converged. Checking for convergence waits for the device. If any sample has
+    not converged, a RuntimeWarning reports the largest residual |f(v) − v| / |f(v)|.
     """
     if gradient not in ("unrolled", "implicit"):
         raise ValueError(f"unknown gradient {gradient!r}: choose unrolled or implicit")
@@ -46,14 +47,14 @@ def fixed_point(
 
 @op
 def _fixed_point(*parameters, step, start, iterations):
-    """Return the solution, which does not depend on `start`, and the iterates (`keep_history`)."""
+    """Return the solution, which does not depend on `start`, and the list of iterates."""
 
     def f(v):
         with no_grad():
             return step(Tensor(v), *map(Tensor, parameters)).data
 
     def pull(w, wanted):
-        """Return (∂f/∂v)ᵀ w and (∂f/∂θ)ᵀ w at the solution, where required."""
+        """Return (∂f/∂v)ᵀ w and (∂f/∂θ)ᵀ w at the solution, or None where not required."""
         arrays = zip((solution, *parameters), wanted, strict=True)
         inputs = [Tensor(x, requires_grad=want) for x, want in arrays]
         with recording(True):
@@ -72,8 +73,10 @@ def _fixed_point(*parameters, step, start, iterations):
 
 
 def _iterate(f, v, iterations, what, visited):
-    """Repeat v ← f(v) until every sample has converged, at most `iterations` times; inside
-    `keep_history`, append each v to `visited`."""
+    """Repeat v ← f(v) until all samples have converged or `iterations` is reached.
+
+    Inside `keep_history`, append each v to `visited`.
+    """
     xp = array_module(v)
     axes = tuple(range(1, v.ndim))
     tolerance = REST * float(xp.finfo(v.dtype).eps)
@@ -98,10 +101,10 @@ def _iterate(f, v, iterations, what, visited):
 
 
 def meet_at_fixed_point(meet, move, votes, v, iterations):
-    """Return s, c = meet(votes, v) at the fixed point v = move(s), with its implicit gradient.
+    """Return s, c = meet(votes, v) at the fixed point v = move(s) with the implicit gradient.
 
-    The search starts from the given v. Inside `keep_history`, the third value is a list of (s, c)
-    for all iterations; otherwise, it is empty.
+    The iteration starts from the given v. The third value is a list of (s, c) from all iterations
+    inside `keep_history` and an empty list otherwise.
     """
     step, start = lambda v, votes: move(meet(votes, v)[0]), v.detach().data
     v, visited = _fixed_point(votes, step=step, start=start, iterations=iterations)
@@ -110,10 +113,10 @@ def meet_at_fixed_point(meet, move, votes, v, iterations):
 
 
 def cosine_activation(x: Tensor, *, iterations: int = 50, gradient: str = "unrolled") -> Tensor:
-    """Solve y + cos y = x, of any shape, by iterating y ← x − cos y from y = x.
+    """Solve y + cos y = x elementwise by iterating y ← x − cos y, starting from y = x.
 
-    The derivative of an iteration is sin y: the closer to ±1, the slower the convergence. The other
-    arguments are those of `fixed_point`, whose samples are along the first axis.
+    Convergence is slow if the derivative of an iteration, sin y, is close to ±1. The remaining
+    arguments are described in `fixed_point`. The first axis of x indexes the samples.
     """
     return fixed_point(lambda y, x: x - ops.cos(y), x, x, iterations=iterations, gradient=gradient)
 
@@ -123,8 +126,8 @@ def self_consistent_pooling(
 ) -> Tensor:
     """Pool vectors x (B, I, D) into m (B, D) with m = Σ_i softmax_i(⟨m, x_i⟩) x_i.
 
-    The iteration starts from the mean. The result m determines the weights from which it is
-    computed. The other arguments are those of `fixed_point`.
+    The iteration starts from the mean. The weights depend on the result m itself. The remaining
+    arguments are described in `fixed_point`.
     """
 
     def step(m, x):

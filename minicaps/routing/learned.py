@@ -1,4 +1,4 @@
-"""Couplings that are trained instead of routed, as a control for every routing."""
+"""Trained couplings, which serve as a control for all routing algorithms."""
 
 from minicaps import ops
 from minicaps.routing.couplings import couple
@@ -6,11 +6,11 @@ from minicaps.routing.routed import Routed
 
 
 def learned(votes, logits, *, squash="paper", windows=None):
-    """Combine votes by couplings softmax_j(b), with trained logits b (I, J) for all samples.
+    """Combine votes with couplings softmax_j(b); all samples share the trained logits b (I, J).
 
-    Compare it with a routing to find out whether the routing does more than trained weights. With
-    b = 0, it equals the first iteration of `agreement`. Arguments and result are those of every
-    routing.
+    A comparison with a routing algorithm shows whether routing achieves more than trained weights.
+    With b = 0, the result equals that of the first iteration of `agreement`. The other arguments
+    and the result are the same as for all routings.
     """
     if votes.shape[1:3] != logits.shape:
         (i, j), given = logits.shape, f"{votes.shape[1]} and {votes.shape[2]}"

@@ -1,4 +1,4 @@
-"""Registry of the routings of vectors, by the names that layers, networks and commands use.
+"""Registry of the routings of vectors under the names used by layers, networks and commands.
 
 To add a routing, write a function of votes that returns `Routed`, with `windows` and the applicable
 `RoutingOptions` as keyword arguments, and add it to ROUTINGS.
@@ -21,9 +21,10 @@ NO_OPTIONS = {"votes", "logits", "orphans", "windows"}  # provided by layers
 
 
 def choose(name, **options):
-    """Return the routing `name` (or "learned" couplings) with these options as a function of votes.
+    """Return the routing `name` with the given options as a function of votes.
 
-    None selects the default of an option. Raises ValueError if the name or an option is invalid.
+    The name "learned" selects trained couplings. An option that is None takes its default value.
+    Raises ValueError if the name or an option is invalid.
     """
     routings = {**ROUTINGS, "learned": learned}
     if name not in routings:

@@ -1,4 +1,4 @@
-"""The result of a routing, and the options of the routings of vectors."""
+"""The result of a routing and the options of the routings of vectors."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ keeping = ContextVar("keeping", default=False)  # whether routings keep their hi
 
 @contextmanager
 def keep_history() -> Iterator[None]:
-    """Context manager in which every routing records its iterations in `Routed.history`."""
+    """Context manager that makes every routing record its iterations in `Routed.history`."""
     token = keeping.set(True)
     try:
         yield
@@ -33,38 +33,45 @@ class _Capsules(NamedTuple):
 
 
 class Routed(_Capsules):
-    """Output capsules of a routing, a tuple of poses, activations and couplings.
+    """Output capsules of a routing as a tuple of poses, activations and couplings.
 
     Attributes
     ----------
     poses
         Poses (B, J, D).
+
     activations
-        Activations (B, J). For vector capsules, they are the lengths of the poses.
+        Activations (B, J), which are the lengths of the poses for vector capsules.
+
     couplings
-        Couplings (B, I, J) of the last iteration, by which each input divides itself among the
-        parents, without a gradient. Rows sum to 1. Leaky routing adds a column for the share of the
-        orphans. With windows, the couplings of a child sum to 1 over all windows that contain it.
+        Couplings (B, I, J) of the last iteration, which divide each child among the parents,
+        without a gradient. Rows sum to 1. With windows, the couplings of a child sum to 1 over all
+        windows that contain the child. Leaky routing adds a last column with the share of the
+        orphans.
+
     history
-        Inside `keep_history`, the Routed of every iteration, without gradients.
+        A Routed for every iteration, without gradients; empty unless computed inside
+        `keep_history`.
     """
 
     history = ()
 
     def with_history(self, history: Iterable["Routed"]) -> "Routed":
-        """Store the Routed of every iteration as the history of this one, and return it."""
+        """Store `history`, the Routed of every iteration, and return this result."""
         self.history = tuple(history)
         return self
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Routed":
-        """Apply `function` to poses, activations and couplings, also in the history."""
+        """Apply `function` to the poses, activations and couplings here and in the history."""
         history = (one.map(function) for one in self.history)
         return Routed(*map(function, self)).with_history(history)
 
 
 def read_out(s, c, squash, earlier):
-    """Squash the vectors s (B, J, D) and return them as Routed. earlier: a list of (s, c) of the
-    previous iterations."""
+    """Squash the vectors s (B, J, D) and return them as a Routed.
+
+    earlier: list of (s, c) from the previous iterations.
+    """
     v = ops.squash(s, kind=squash)
     routed, history = Routed(v, ops.length(v), c.detach()), []
     if keeping.get():
@@ -76,17 +83,17 @@ def read_out(s, c, squash, earlier):
 
 
 def check_votes(votes):
-    """Raise ValueError unless `votes` has four axes, none of them empty except the batch."""
+    """Raise ValueError unless `votes` has four axes, of which only the batch may be empty."""
     if votes.ndim != 4 or 0 in votes.shape[1:]:
         raise ValueError(f"votes must have shape (B, I, J, D) with I, J, D > 0, not {votes.shape}")
 
 
 @dataclass(frozen=True)
 class RoutingOptions:
-    """Options of a routing of vectors, which are described in `agreement`.
+    """Options of a routing of vectors, documented in `agreement`.
 
-    update is None for routings without this option. Raises ValueError for an option that is invalid
-    or would have no effect.
+    update is None for routings without this option. Raises ValueError if an option is invalid or
+    would have no effect.
     """
 
     iterations: int = 3

@@ -574,3 +574,25 @@ def test_inverse_temperatures_that_cannot_be_are_refused(cluster, bad):
 def test_mixtures_that_cannot_be_are_refused(bad, message):
     with pytest.raises(ValueError, match=message):
         gmm(X, 3, **bad)
+
+
+@pytest.mark.parametrize("distance", [1000, 3000])
+@pytest.mark.parametrize("covariance", ["full", "diagonal", "isotropic"])
+def test_float32_measures_a_variance_at_its_own_cluster(covariance, distance):
+    """Two pairs, each of variance 1, far apart: the largest variance of all sets no floor."""
+    x = np.array([[0], [2], [distance], [distance + 2]], np.float32)
+    start = np.array([[0], [distance]], np.float32)
+    found = gmm(x, 2, covariance=covariance, floor=1e-3, start=start)
+    np.testing.assert_allclose(found.covariances.ravel(), 1, rtol=1e-5)
+    np.testing.assert_allclose(found.centres[:, 0], [1, distance + 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("constant", [5.0, 0.0, -1e6])
+def test_the_likelihood_never_falls_beside_a_constant_column(covariance, constant):
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=(200, 2)), np.full((200, 1), constant)], axis=1)
+    x[:100, :2] += 3
+    history = [one.objective for one in gmm(x, 3, covariance=covariance, seed=1).history]
+    assert np.diff(history).min() > -1e-9 * abs(history[-1])
+    assert len(history) > 3

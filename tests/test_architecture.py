@@ -159,10 +159,18 @@ def test_the_engine_can_be_read_in_one_sitting():
 
 
 def test_a_function_fits_on_a_screen():
+    """Its code: a docstring that explains many parameters is read once."""
     too_long = [
         f"{path.relative_to(ROOT)}: {node.name}"
         for path in FILES
         for node in nodes(path)
-        if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 60
+        if isinstance(node, ast.FunctionDef) and lines_without_docstring(node) > 52
     ]
     assert not too_long
+
+
+def lines_without_docstring(function):
+    text = function.body[0].value if isinstance(function.body[0], ast.Expr) else None
+    documented = isinstance(text, ast.Constant) and isinstance(text.value, str)
+    docstring = text.end_lineno - text.lineno + 1 if documented else 0
+    return function.end_lineno - function.lineno + 1 - docstring

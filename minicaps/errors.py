@@ -36,23 +36,25 @@ class Interrupted(Exception):
 
 
 class ShowsCall:
-    """Base class that adds the constructor's signature to errors raised by incorrect calls."""
+    """Base class that adds the constructor's signature to the error of an incorrect call."""
 
-    def __init_subclass__(cls):
-        super().__init_subclass__()
+    def __init_subclass__(cls, **keywords):
+        super().__init_subclass__(**keywords)
         if "__init__" in vars(cls):
-            cls.__init__ = _showing_call(cls.__init__)
+            cls.__init__ = _showing_call(cls, cls.__init__)
 
 
-def _showing_call(construct):
+def _showing_call(owner, construct):
     @functools.wraps(construct)
     def noting(self, *args, **kwargs):
         try:
             construct(self, *args, **kwargs)
         except (TypeError, ValueError) as error:
-            if not hasattr(error, "__notes__"):  # the innermost call is the incorrect one
-                signature = inspect.signature(type(self))
-                error.add_note(f"The signature is {type(self).__name__}{signature}")
+            # Only the first note, that of the innermost constructor, describes the incorrect call
+            call = isinstance(error, TypeError) or "unpack" in str(error)
+            if call and not hasattr(error, "__notes__"):
+                parameters = str(inspect.signature(construct)).replace("(self, ", "(", 1)
+                error.add_note(f"The signature is {owner.__name__}{parameters}")
             raise
 
     return noting

@@ -145,7 +145,7 @@ class Adam(Optimizer):
         self, parameters: object, learning_rate: float = 1e-3, *,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0,
     ):  # fmt: skip
-        if not all(0 <= beta < 1 for beta in betas) or not eps > 0:
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas) or not eps > 0:
             raise ValueError(f"betas must be in [0, 1) and eps positive, not {betas} and {eps}")
         self.betas, self.eps = betas, eps
         super().__init__(parameters, learning_rate, weight_decay)

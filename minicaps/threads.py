@@ -3,8 +3,8 @@
 NumPy releases Python's global interpreter lock, so threads can share the work; they form one pool
 that is reused throughout. BLAS has its own threads, which keep the cores busy while waiting for the
 next product and thus slow down the threads of this module. The commands and `minicaps.train.fit`
-therefore run inside `one_blas_thread`, and a custom training loop should do so too; importing
-minicaps alone changes nothing.
+therefore run inside `minicaps.cli.blas.one_blas_thread`, and a custom training loop should do so
+too; importing minicaps alone changes nothing.
 """
 
 import math
@@ -12,7 +12,7 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from functools import lru_cache
 
@@ -23,7 +23,7 @@ from minicaps.backend import array_module
 LEAST = 2**18  # minimum work for threads: values, or groups of 32 multiplications
 CACHE = 2**16  # values per slice: those of several arrays fit into a core's own cache
 AHEAD = 2  # results per core that may be in progress or waiting for the caller
-_ours = False  # whether our threads, instead of those of BLAS, share matrix products
+share_products = False  # among our threads; see `minicaps.cli.blas`
 _here = threading.local()  # has the attribute `worker` in our threads
 
 
@@ -99,7 +99,7 @@ def matmul(a, b, out=None):
     xp = array_module(a, b)
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     small = math.prod(shape) * a.shape[-1] < 32 * LEAST
-    if xp is not np or not _ours or small or a.dtype != b.dtype:
+    if xp is not np or not share_products or small or a.dtype != b.dtype:
         return xp.matmul(a, b, out=out)
     out = np.empty(shape, a.dtype) if out is None else out
     all_of = slice(None)
@@ -111,17 +111,3 @@ def matmul(a, b, out=None):
         cut = [(all_of, (..., part), (..., part)) for part in parts(shape[-1])]
     list(in_threads(lambda at: np.matmul(a[at[0]], b[at[1]], out=out[at[2]]), cut))
     return out
-
-
-@contextmanager
-def one_blas_thread():
-    """Limit BLAS to one thread in this context, because the thread pool already splits the work."""
-    from threadpoolctl import threadpool_limits
-
-    global _ours
-    before, _ours = _ours, True
-    try:
-        with threadpool_limits(1, user_api="blas"):
-            yield
-    finally:
-        _ours = before

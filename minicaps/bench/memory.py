@@ -7,9 +7,9 @@ import sys
 
 from minicaps.bench.cases import Case
 from minicaps.cli.allocator import keep_memory
+from minicaps.cli.blas import one_blas_thread
 from minicaps.cli.measuring import in_a_process, process_peak
 from minicaps.errors import ProcessError
-from minicaps.threads import one_blas_thread
 
 STEPS = 3  # after two, optimizer and allocator have reached a steady state
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from tqdm import tqdm
 
 from minicaps.cli.allocator import keep_memory
+from minicaps.cli.blas import one_blas_thread
 from minicaps.errors import UserError
 from minicaps.storage import reason
-from minicaps.threads import one_blas_thread
 
 
 class WrongUsage(Exception):

@@ -1,11 +1,12 @@
 """Scale, invert, center and resize images to match the input of a trained network."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from minicaps.data.images import centre, fit, has_light_border
-from minicaps.data.own.arrays import channels_first
+from minicaps.data.own.arrays import ROUNDING, channels_first
 from minicaps.errors import DataError
 
 WHITE = {"b": 1, "u": 255, "i": 255}  # value of white by kind of dtype, except for uint16
@@ -34,6 +35,9 @@ class Preprocessing:
         centre_ink: whether to scale and center the ink as in MNIST. "auto" does so if the network
             was trained on centered ink and the image has a different size.
         """
+        for name, value in (("invert", invert), ("centre_ink", centre_ink)):
+            if value not in (True, False, "auto"):
+                raise ValueError(f'{name} must be True, False or "auto", not {value!r}')
         channels, *size = self.shape
         border = "light" if has_light_border(image) else "dark"
         if invert == "auto":
@@ -48,8 +52,8 @@ class Preprocessing:
             shown = fit(image, size)
         return shown, {"border": border, "inverted": bool(invert), "centred": bool(centre_ink)}
 
-    def batch(self, images, **changes) -> np.ndarray:
-        """Convert each image with `apply`, and return a float32 array (n, C, H, W) in [0, 1].
+    def batches(self, images, size: int, **changes) -> Iterator[np.ndarray]:
+        """Convert each image with `apply`; yield float32 arrays (b, C, H, W) in [0, 1], b ≤ `size`.
 
         images: an array (n, H, W), (n, H, W, C) or (n, C, H, W), or a list of images of any sizes,
             each (H, W), (H, W, C) or (C, H, W). C is 1 or 3. Floats must lie in [0, 1]; uint16
@@ -58,47 +62,82 @@ class Preprocessing:
         Raises `DataError` for any other input.
         """
         if isinstance(images, list | tuple):
-            found = [as_images(np.asarray(image)[None]) for image in images]
+            known = [checked(plain(image)[None]) for image in images]
         else:
-            found = [as_images(images, self.shape[0])]
-        shown = [self.apply(image, **changes)[0] for some in found for image in some]
-        return np.stack(shown) if shown else np.zeros((0, *self.shape), np.float32)
+            pixels, white = checked(plain(images))
+            known = [(pixels[k : k + 1], white) for k in range(len(pixels))]
+        for k in range(0, len(known), size):
+            some = known[k : k + size]
+            yield np.stack([self.apply(scaled(*one)[0], **changes)[0] for one in some])
+
+    def batch(self, images, **changes) -> np.ndarray:
+        """Convert images as `batches` does, all in one array (n, C, H, W)."""
+        found = list(self.batches(images, max(1, len(images)), **changes))
+        return found[0] if found else np.zeros((0, *self.shape), np.float32)
 
 
-def as_images(images, channels=None) -> np.ndarray:
-    """Convert an array of images to a float32 array (n, C, H, W) with values in [0, 1].
+def as_images(images) -> np.ndarray:
+    """Convert images to a float32 array (n, C, H, W) with values in [0, 1].
 
-    The scale depends only on the dtype, so an image is converted in the same way in every batch.
-
-    channels: expected number of channels, used to detect a single image passed as a batch.
+    images: an array, or a list of images of one size; see `Preprocessing.batches`. The scale
+        depends only on the dtype, so an image is converted in the same way in every batch.
 
     Raises `DataError` if the array cannot be interpreted as images.
     """
-    images = np.asarray(images)
-    if images.ndim == 2 or (images.ndim == 3 and channels == 3 and 3 in images.shape[::2]):
+    if not isinstance(images, list | tuple):
+        return scaled(*checked(plain(images)))
+    found = [scaled(*checked(plain(image)[None])) for image in images]
+    if len({image.shape for image in found}) > 1:
+        shapes = sorted({image.shape[1:] for image in found})
+        raise DataError(f"the images have different sizes, such as {shapes[0]} and {shapes[-1]}")
+    return np.concatenate(found) if found else np.zeros((0, 1, 1, 1), np.float32)
+
+
+def plain(image) -> np.ndarray:
+    """Return an image or a batch as an array of numbers; `DataError` if that loses information."""
+    if getattr(image, "mode", "L") not in ("1", "L", "RGB", "F", "I;16"):  # of Pillow
+        raise DataError(f'the image has mode {image.mode}: convert it with image.convert("RGB")')
+    if isinstance(image, np.ma.MaskedArray):
+        raise DataError("the images are a masked array: fill it, as in images.filled(0)")
+    try:
+        array = np.asarray(image)
+    except ValueError:
+        raise DataError("the images have different sizes: pass a list of arrays") from None
+    if array.dtype.kind not in "buif":
+        raise DataError(f"the images are of type {array.dtype}: expected numbers")
+    return array
+
+
+def checked(images) -> tuple[np.ndarray, int]:
+    """Return an array of images as (n, C, H, W), with the value of white; raise `DataError`."""
+    if images.ndim == 2 or (images.ndim == 3 and images.shape[2] in (3, 4)):
         raise DataError(
             f"the array of shape {images.shape} looks like one image: pass a batch, as in"
             " images[None], or a list of images"
         )
-    if images.dtype.kind not in "buif":
-        raise DataError(f"the images are of type {images.dtype}: expected numbers")
-    images = channels_first(images, "the images")[0] if images.size else _none(images)
+    if images.size == 0 and (images.ndim not in (3, 4) or len(images)):
+        raise DataError(f"the images of shape {images.shape} have no pixels")
+    if images.size == 0:
+        return np.zeros((0, 1, 1, 1), np.float32), 1
+    images = channels_first(images, "the images")[0]
     white = 65535 if images.dtype == np.uint16 else WHITE.get(images.dtype.kind, 1)
-    low, high = float(images.min(initial=0)), float(images.max(initial=0))
-    if not (low >= -1e-6 and high <= white * (1 + 1e-6)):  # also for NaN
+    low, high = float(images.min()), float(images.max())
+    if np.isnan(low) or np.isinf([low, high]).any():
+        raise DataError("the images have pixels that are infinite or NaN: expected numbers")
+    if low < -ROUNDING or high > white * (1 + ROUNDING):
         raise DataError(
             f"the images have {images.dtype} pixels from {low:g} to {high:g}: expected floats from"
             " 0 to 1, or integers up to 255 (uint16: 65535); subtract the value of black and divide"
             " by that of white"
         )
-    if white == 255 and high == 1:
+    if (white == 255 and high == 1) or (white == 65535 and 0 < high <= 4095):
         raise DataError(
-            f"the images have {images.dtype} pixels that are all 0 or 1: convert them to float if 1"
-            " is white, or multiply them by 255"
+            f"the images have {images.dtype} pixels up to {high:g}, but white is {white}: divide"
+            " them by their own value of white and pass floats"
         )
+    return images, white
+
+
+def scaled(images, white) -> np.ndarray:
+    """Divide images by `white`; return float32 in [0, 1]."""
     return np.clip(np.divide(images, white, dtype=np.float32), 0, 1)
-
-
-def _none(images):
-    """Reshape an empty batch to (0, C, H, W)."""
-    return images.reshape(0, 1, 1, 1)

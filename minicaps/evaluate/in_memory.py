@@ -1,13 +1,14 @@
 """Evaluate a network on images in memory."""
 
 from minicaps.backend import Array
+from minicaps.cli.blas import one_blas_thread
 from minicaps.data.dataset import Split
 from minicaps.data.own.from_memory import targets
 from minicaps.errors import DataError
 from minicaps.evaluate.report import Evaluation
 from minicaps.models import Network
+from minicaps.models.base import evaluating
 from minicaps.runs.inference import classify
-from minicaps.threads import one_blas_thread
 
 
 def evaluate(model: Network, images: Array | list, labels: Array) -> dict:
@@ -34,13 +35,14 @@ def evaluate(model: Network, images: Array | list, labels: Array) -> dict:
     DataError
         If the images or labels do not fit the network.
     """
+    if model.preprocessing is None:
+        raise ValueError(
+            "this network does not know its images: build it with minicaps.models.build"
+        )
     images = model.preprocessing.batch(images)
     if len(images) == 0:
         raise DataError("there are no images to evaluate: pass at least one")
-    split = Split(images, targets(labels, len(images), model.class_names))
-    was_training = model.training
-    try:
-        with one_blas_thread():
-            return Evaluation(model, split, classify(model.eval(), split)).measure()
-    finally:
-        model.train(was_training)
+    labels = targets(labels, len(images), model.class_names, multi=model.multi)
+    split = Split(images, labels)
+    with evaluating(model), one_blas_thread():
+        return Evaluation(model, split, classify(model, split)).measure()

@@ -13,7 +13,7 @@ from minicaps.evaluate import metrics
 from minicaps.graph import no_grad
 from minicaps.models import inspection
 from minicaps.models.inputs import tensor_for
-from minicaps.models.losses import classification_loss
+from minicaps.models.losses import classification_loss, usual_loss
 from minicaps.models.multilabel import SEEN, answers_of, highest, redraw
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor
@@ -45,7 +45,8 @@ class Evaluation:
         "right" counts the images for which the predicted classes are exactly the true classes.
         """
         n, right = len(self.split), int((self.answers == self.labels).all(axis=1).sum())
-        name, model = self.model.loss, self.model
+        model = self.model
+        name = model.loss or usual_loss(model.config["name"])
         loss = classification_loss(name, model, Tensor(self.activations), self.targets)
         table = metrics.table(
             self.model.class_names,

@@ -1,5 +1,6 @@
 """Base class of all networks, with preprocessing and prediction for images in memory."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from minicaps import ops
 from minicaps.backend import Array, to_host
+from minicaps.cli.blas import one_blas_thread
 from minicaps.data.preprocessing import Preprocessing
 from minicaps.errors import CheckpointError
 from minicaps.graph import no_grad
@@ -15,7 +17,6 @@ from minicaps.models.multilabel import SEEN
 from minicaps.models.sizes import ChildrenGrid
 from minicaps.nn import Module
 from minicaps.tensor import Tensor
-from minicaps.threads import one_blas_thread
 
 EVALUATION_BATCH = 250  # images per batch when no gradients are needed
 
@@ -50,6 +51,18 @@ class Prediction:
         return "\n".join(lines + ["  …"] * (len(self) > 10))
 
 
+@contextmanager
+def evaluating(model: Module):
+    """Switch a module to evaluation mode inside this block; each inner one returns to its own."""
+    before = [(module, module.training) for _, module in model.modules()]
+    model.eval()
+    try:
+        yield model
+    finally:
+        for module, training in before:
+            module.training = training
+
+
 class Network(Module):
     """Base class of all networks.
 
@@ -74,7 +87,7 @@ class Network(Module):
     routing_options: ClassVar[dict] = {}
     config: dict
     class_names: tuple[str, ...]
-    preprocessing: Preprocessing
+    preprocessing: Preprocessing | None = None
     multi: bool = False
     loss: str | None = None
 
@@ -123,16 +136,15 @@ class Network(Module):
         CheckpointError
             If the network outputs a non-finite score.
         """
-        found, was_training = [], self.training
-        images = self.preprocessing.batch(images, invert=invert, centre_ink=centre_ink)
-        self.eval()
-        try:
-            with no_grad(), one_blas_thread():
-                for k in range(0, len(images), EVALUATION_BATCH):
-                    some = tensor_for(self, images[k : k + EVALUATION_BATCH])
-                    found.append(to_host(self.probabilities(self(some).activations).data))
-        finally:
-            self.train(was_training)
+        if self.preprocessing is None:
+            raise ValueError(
+                "this network does not know its images: build it with minicaps.models.build"
+            )
+        found, changes = [], {"invert": invert, "centre_ink": centre_ink}
+        with evaluating(self), no_grad(), one_blas_thread():
+            for some in self.preprocessing.batches(images, EVALUATION_BATCH, **changes):
+                activations = self(tensor_for(self, some)).activations
+                found.append(to_host(self.probabilities(activations).data))
         names = self.class_names
         rows = np.concatenate(found) if found else np.zeros((0, len(names)), np.float32)
         if not np.isfinite(rows).all():

@@ -52,7 +52,7 @@ def load_model(path: str | Path, device: Device | str = "cpu") -> Network:
     are restored from training for use by `predict`. Raises CheckpointError if `path` holds no
     checkpoint that this version of minicaps can read.
     """
-    device = choose_device(device) if isinstance(device, str) else device
+    device = device if isinstance(device, Device) else choose_device(device)
     path = checkpoint.best_of(path)
     arrays, meta = checkpoint.load(path, needs=["model"])
     return build_saved(path, arrays, meta, device).eval()

@@ -7,7 +7,7 @@ from minicaps.backend import array_module, to_host
 from minicaps.data.batches import batches
 from minicaps.errors import CheckpointError, Interrupted
 from minicaps.graph import no_grad
-from minicaps.models.base import EVALUATION_BATCH
+from minicaps.models.base import EVALUATION_BATCH, evaluating
 from minicaps.models.inputs import tensor_for
 from minicaps.models.losses import classification_loss
 from minicaps.models.multilabel import answers_of, right_answers
@@ -77,17 +77,13 @@ def evaluate(model, split, loss, *, stop=False, answers=None):
     number of predictions of each class is added. All sums stay on the device until the evaluation
     is complete.
     """
-    was_training, total, right = model.training, 0, 0
-    model.eval()
-    try:
-        with no_grad():
-            for images, labels in batches_for(model, split, EVALUATION_BATCH, stop=stop):
-                activations = model(images).activations
-                mean = classification_loss(loss, model, activations, labels)
-                total = total + mean.data * len(labels)
-                right = right + right_answers(model, activations.data, labels).sum()
-                if answers is not None:
-                    answers += answers_of(model, activations.data, labels).sum(axis=0)
-    finally:
-        model.train(was_training)
+    total, right = 0, 0
+    with evaluating(model), no_grad():
+        for images, labels in batches_for(model, split, EVALUATION_BATCH, stop=stop):
+            activations = model(images).activations
+            mean = classification_loss(loss, model, activations, labels)
+            total = total + mean.data * len(labels)
+            right = right + right_answers(model, activations.data, labels).sum()
+            if answers is not None:
+                answers += answers_of(model, activations.data, labels).sum(axis=0)
     return float(total) / len(split), int(right)

@@ -1,27 +1,30 @@
 """Train on arrays in memory, for example in a notebook."""
 
+import re
 import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from minicaps.backend import Array, choose_device
-from minicaps.data import Dataset
+import numpy as np
+
+from minicaps.backend import Array
+from minicaps.cli.blas import one_blas_thread
+from minicaps.data import Dataset, Split
 from minicaps.data.images import Target, fitted
 from minicaps.data.own import from_memory
 from minicaps.data.preprocessing import as_images
 from minicaps.models import Network
 from minicaps.runs import load_model
 from minicaps.storage import check_unused, locked, results_folder
-from minicaps.threads import one_blas_thread
 from minicaps.train.options import DEFAULTS, complete, parsed
 from minicaps.train.progress import Display
-from minicaps.train.resume import train, write_config
-from minicaps.train.trainer import Trainer
+from minicaps.train.resume import device_of, make_trainer, train, write_config
 
 NAME = "minicaps.train.fit"
 # Options of the command that select the data to read or that `fit` does not support
+SWITCHES = {"batch_norm", "tf32", "quiet"}
 LEFT_OUT = {"data", "data_dir", "limit", "compose", "layout", "seeds", "resume", "estimate", "out"}
 
 
@@ -41,7 +44,8 @@ def fit(
     images : array (n, H, W), (n, H, W, C) or (n, C, H, W)
         Floats in [0, 1] or integers up to 255; see `minicaps.data.preprocessing.as_images`.
     labels : array (n,) or (n, J)
-        Class numbers or names, or zeros and ones for multi-label data.
+        Integers or names, or zeros and ones, which are multi-label data unless each row has a
+        single 1.
     class_names : sequence of str, optional
         Names in the order of the class numbers. By default, the labels serve as names.
     test : pair (images, labels), optional
@@ -72,47 +76,69 @@ def fit(
         raise TypeError(f"fit has no option {', '.join(unknown)}; its options are {known}")
     given = parsed(_as_text(options), _refuse) | {"data": from_memory.NAME}
     data = partial(_dataset, images, labels, class_names, test)
-    if out is not None:
-        check_unused(out)
-        return _trained(out, given, data, _call(options))
-    with tempfile.TemporaryDirectory() as folder:
-        return _trained(folder, given, data, _call(options))
+    if out is None:
+        with tempfile.TemporaryDirectory() as folder:
+            return _trained(Path(folder), given, data, _call(options))
+    return _trained(Path(out), given, data, _call(options))
 
 
 def _trained(folder, given, data, call):
     """Train in a run folder; return the network of the best epoch. data: a function of the size."""
-    chosen = complete(given | {"out": str(folder)})
-    device, display = choose_device(chosen.run.device), Display(NAME, chosen.run.quiet)
-    trainer = Trainer(chosen, data(chosen.data.size), device, folder, display, stop=False)
+    options = complete(given | {"out": str(folder)})
+    device, display = device_of(options.run), Display(NAME, options.run.quiet)
+    dataset = data(options.data.size)
     results_folder(folder, "choose another out")
     with locked(folder), one_blas_thread():
+        _check_unused(folder)
+        trainer = make_trainer(options, dataset, device, display, stop=False)
         write_config(trainer)
-        train(trainer, call)
+        try:
+            train(trainer, call)
+        except BaseException:
+            if not (folder / "best.npz").exists():  # else the folder holds a network
+                (folder / "config.json").unlink()
+            raise
     return load_model(folder, device)
+
+
+def _check_unused(folder):
+    try:
+        check_unused(folder)
+    except ValueError:
+        raise ValueError(f"{folder} already exists and is not empty: choose another out") from None
 
 
 def _dataset(images, labels, class_names, test, size):
     train, names = from_memory.split_of(images, labels, class_names)
-    target = Target(size, train.shape[0])
-    train = fitted(train, target)
+    train = fitted(train, Target(size, train.shape[0]))
     tested = train.take(slice(0, 0))
     if test is not None:
+        if not isinstance(test, list | tuple) or len(test) != 2:
+            raise ValueError("test must be a pair (images, labels)")
         images = as_images(test[0])
-        labels = from_memory.targets(test[1], len(images), names)
-        tested = fitted(type(train)(images, labels), Target(train.shape[1:], train.shape[0]))
+        labels = from_memory.targets(test[1], len(images), names, multi=train.multi)
+        tested = fitted(Split(images, labels), Target(train.shape[1:], train.shape[0]))
     return Dataset(from_memory.NAME, train, tested, names, by_class=True)
 
 
 def _as_text(options):
-    """Convert options to text for the parser.
-
-    The size may be a number or a pair (height, width).
-    """
-    size = options.get("size")
-    return options | ({"size": list(size)} if isinstance(size, tuple) else {})
+    """Convert options for the parser: True and False of options that are no switches, and sizes."""
+    texts = {}
+    for name, value in options.items():
+        value = value.item() if isinstance(value, np.generic) else value
+        if name in SWITCHES:
+            value = bool(value)
+        elif value is True:
+            raise ValueError(f"{name} must have a value, not True")
+        elif value is False:
+            value = 0
+        texts[name] = list(value) if isinstance(value, tuple) else value
+    return texts
 
 
 def _refuse(message):
+    """Raise ValueError for an option, named as in Python."""
+    message = re.sub(r"(argument )?--([a-z0-9-]+)", lambda m: m[2].replace("-", "_"), message)
     raise ValueError(message)
 
 

@@ -15,13 +15,13 @@ import numpy as np
 from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.allocator import keep_memory
+from minicaps.cli.blas import one_blas_thread
 from minicaps.cli.measuring import in_a_process, process_peak
 from minicaps.data.compose import compose
 from minicaps.errors import Interrupted
 from minicaps.models.base import EVALUATION_BATCH
 from minicaps.runs.configuration import Options
 from minicaps.runs.inference import evaluate
-from minicaps.threads import one_blas_thread
 from minicaps.train.progress import describe
 from minicaps.train.trainer import Trainer
 

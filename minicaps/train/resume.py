@@ -56,17 +56,13 @@ class Session:
 
     def prepare(self, options):
         """Create the trainer for a run without writing any files yet."""
-        run, new = options.run, options.run.resume is None
+        run = options.run
         with usage():
-            if new:
+            if run.resume is None:
                 check_unused(run.out)
-            device = choose_device(run.device)
-            device.allow_tf32(run.tf32 and (new or device.kind == "gpu"))
+            device = device_of(run)  # before data is downloaded
             dataset, display = options.data.load(run.seed), Display(self.name, run.quiet)
-            trainer = Trainer(options, dataset, device, run.out, display, self.stop)
-            if new and run.start_from is not None:
-                trainer.start_from(checkpoint.best_of(run.start_from))
-        return trainer
+            return make_trainer(options, dataset, device, display, self.stop)
 
     def _train(self, trainer):
         """Train, evaluate, draw the figures, and print the result."""
@@ -74,6 +70,22 @@ class Session:
             summary = train(trainer, self.command)
         _say(summary, trainer.folder)
         return summary
+
+
+def device_of(run):
+    """Choose the device of a run and its precision. run: `RunOptions`."""
+    device = choose_device(run.device)
+    device.allow_tf32(run.tf32 and (run.resume is None or device.kind == "gpu"))
+    return device
+
+
+def make_trainer(options, dataset, device, display, stop) -> Trainer:
+    """Make the trainer of a run, with the parameters that a new run starts from."""
+    run = options.run
+    trainer = Trainer(options, dataset, device, run.out, display, stop)
+    if run.resume is None and run.start_from is not None:
+        trainer.start_from(checkpoint.best_of(run.start_from))
+    return trainer
 
 
 def train(trainer, command) -> dict:

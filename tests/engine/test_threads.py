@@ -9,8 +9,10 @@ import time
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from minicaps import no_grad, threads
+from minicaps.cli.blas import one_blas_thread
 from minicaps.graph import is_recording
 
 
@@ -24,7 +26,7 @@ def cores(request, monkeypatch):
 def shared(monkeypatch):
     """Share products of any size among threads, as after `one_blas_thread`."""
     monkeypatch.setattr(threads, "LEAST", 0)
-    monkeypatch.setattr(threads, "_ours", True)
+    monkeypatch.setattr(threads, "share_products", True)
 
 
 def test_results_come_in_order(cores):
@@ -128,6 +130,7 @@ def test_a_caller_that_stops_early_leaves_nobody_writing(monkeypatch):
 LATE = """
 import threading, time
 from minicaps import threads
+from minicaps.cli.blas import one_blas_thread
 threads.cores = lambda: 2
 list(threads.in_threads(str, range(4)))
 
@@ -221,7 +224,7 @@ def test_shapes_that_do_not_fit_are_refused(shared):
 COUNT = """
 from threadpoolctl import threadpool_info
 import minicaps
-from minicaps.threads import one_blas_thread
+from minicaps.cli.blas import one_blas_thread
 def count():
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 print(count())
@@ -238,3 +241,32 @@ def test_a_command_limits_blas_and_an_import_does_not():
     )
     before, inside, after = done.stdout.split("\n")[:3]
     assert before == after == str({min(2, threads.cores())}) and inside == "{1}"
+
+
+def test_blocks_with_one_blas_thread_may_overlap_in_threads():
+    """The limit lasts until the last block ends, and not longer."""
+    ready, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with one_blas_thread():
+            ready.set()
+            leave.wait(60)
+            seen.append(threads.share_products)
+
+    seen = []
+    before = blas_threads()
+    other = threading.Thread(target=hold)
+    with one_blas_thread():
+        other.start()
+        assert ready.wait(60)
+        with one_blas_thread():
+            assert blas_threads() == {1}
+    assert (blas_threads(), threads.share_products) == ({1}, True)
+    leave.set()
+    other.join()
+    assert seen == [True]
+    assert (blas_threads(), threads.share_products) == (before, False)
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}

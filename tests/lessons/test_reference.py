@@ -57,6 +57,10 @@ def test_a_docstring_becomes_markdown():
     **options
         More.
 
+    Returns
+    -------
+    A `Split` and more.
+
     Raises
     ------
     ValueError
@@ -64,7 +68,8 @@ def test_a_docstring_becomes_markdown():
     """
     assert prose(docstring) == (
         "Do it.\n\n**Parameters**\n\n- `x` (array (n,)): What is done, in two lines.\n"
-        "- `**options`: More.\n\n**Raises**\n\n- `ValueError`: If not.\n"
+        "- `**options`: More.\n\n**Returns**\n\nA `Split` and more.\n\n"
+        "**Raises**\n\n- `ValueError`: If not.\n"
     )
 
 

@@ -1,20 +1,25 @@
 """Test prediction, training and evaluation in memory, as in a notebook."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
+from PIL import Image
 from thinning import thinned_rows
 
 from minicaps import Tensor, models, predict
+from minicaps.data.own.from_memory import targets
 from minicaps.data.preprocessing import Preprocessing, as_images
 from minicaps.errors import CheckpointError, DataError
 from minicaps.evaluate import __main__ as evaluate_command
 from minicaps.evaluate import evaluate
+from minicaps.models.base import EVALUATION_BATCH
 from minicaps.models.multilabel import seen
 from minicaps.runs import load_model
 from minicaps.train import __main__ as train_command
 from minicaps.train import fit
+from minicaps.train.step import Learner
 
 NETWORKS = [
     ("capsnet", {"preset": "small"}),
@@ -123,25 +128,69 @@ def test_images_of_every_kind_are_one():
     [
         (np.zeros((28, 28)), "looks like one image"),
         (np.zeros((28, 28, 3)), "looks like one image"),
+        (np.zeros((5, 0, 28)), "no pixels"),
+        ([np.zeros((28, 28)), np.zeros((0, 28))], "no pixels"),
         (np.full((1, 28, 28), 255.0), "expected floats from 0 to 1"),
-        (np.full((1, 28, 28), np.nan), "expected floats from 0 to 1"),
+        (np.full((1, 28, 28), np.nan), "infinite or NaN"),
         (np.full((1, 28, 28), -1), "pixels from -1"),
         (np.full((1, 28, 28), 300), "to 300"),
-        (np.ones((1, 28, 28), np.uint8), "all 0 or 1"),
-        (np.array([["a"]]), "looks like one image"),
+        (np.ones((1, 28, 28), np.uint8), "white is 255"),
+        (np.full((1, 28, 28), 200, np.uint16), "white is 65535"),
         (np.array([[["a"]]]), "expected numbers"),
+        (np.array([[[None]]]), "expected numbers"),
+        (np.ma.zeros((1, 28, 28)), "masked array"),
         (np.zeros((1, 5, 28, 28)), "have shape"),
         ([np.zeros((2, 28, 28, 3))], "have shape"),
+        ([Image.new("P", (28, 28))], "mode P: convert it"),
     ],
 )
 def test_images_that_could_be_misread_are_refused(images, said):
-    model = models.build("capsnet", (3, 28, 28), 3, preset="small")
-    with pytest.raises(DataError, match=said):
-        model.predict(images)
+    for channels in (1, 3):
+        model = models.build("capsnet", (channels, 28, 28), 3, preset="small")
+        with pytest.raises(DataError, match=said):
+            model.predict(images)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_batch_of_three_images_is_a_batch(channels):
+    model = models.build("capsnet", (channels, 28, 28), 3, preset="small")
+    images = np.rint(some_images(3, 28) * 255).astype(np.uint8)
+    alone = [model.predict([image]).probabilities[0] for image in images]
+    np.testing.assert_allclose(model.predict(images).probabilities, alone, atol=1e-6)
+    np.testing.assert_allclose(
+        model.predict([Image.fromarray(image) for image in images]).probabilities, alone, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("option", ["invert", "centre_ink"])
+@pytest.mark.parametrize("value", ["no", "Auto", None, 2])
+def test_an_unknown_way_to_change_images_is_refused(option, value):
+    model = models.build("dense-cnn", (1, 28, 28), 3, preset="small")
+    with pytest.raises(ValueError, match=f'{option} must be True, False or "auto"'):
+        model.predict(some_images(1, 28), **{option: value})
+
+
+def test_every_inner_module_returns_to_its_own_mode():
+    """Frozen batch norm in a network that is trained stays frozen."""
+    images, labels = some_images(4)[:, None], [0, 1, 2, 0]
+    model = models.build("pooling-cnn", (1, 20, 20), 3, batch_norm=True)
+    model.features.convolutions[0].norm.eval()
+    before = [module.training for _, module in model.modules()]
+    model.predict(images)
+    evaluate(model, images, labels)
+    assert [module.training for _, module in model.modules()] == before
+    assert len(set(before)) == 2
+
+
+def test_a_network_that_does_not_know_its_images_says_so():
+    model = models.PoolingCNN((1, 20, 20), 3)
+    for use in (lambda: model.predict(some_images()), lambda: evaluate(model, some_images(), [0])):
+        with pytest.raises(ValueError, match=r"build it with minicaps\.models\.build"):
+            use()
 
 
 def test_the_scale_does_not_depend_on_the_batch():
-    dark, bright = np.full((1, 4, 4), 3, np.uint8), np.full((1, 4, 4), 200, np.uint8)
+    dark, bright = np.full((1, 5, 5), 3, np.uint8), np.full((1, 5, 5), 200, np.uint8)
     np.testing.assert_array_equal(as_images(np.concatenate([dark, bright]))[:1], as_images(dark))
     assert as_images(dark).max() == np.float32(3 / 255)
 
@@ -232,13 +281,30 @@ def test_a_run_folder_of_arrays_serves_the_commands(tmp_path, capsys, monkeypatc
     [
         ({"epoch": 3}, TypeError, "fit has no option epoch"),
         ({"resume": "run"}, TypeError, "fit has no option resume"),
-        ({"epochs": 0}, ValueError, "--epochs"),
+        ({"epochs": 0}, ValueError, "^epochs: must be"),
+        ({"epochs": True}, ValueError, "epochs must have a value"),
         ({"model": "resnet"}, ValueError, "resnet"),
+        ({"start_from": "nowhere"}, CheckpointError, "nowhere"),
+        ({"tf32": True}, ValueError, "TF32|tf32"),
         ({"test": (np.zeros((2, 20, 20)), [0, 5])}, DataError, "'5', which is not a class"),
-        ({"class_names": ["a", "b", "c"]}, ValueError, "'c'"),
-        ({"labels": np.zeros(40)}, ValueError, "at least 2 classes"),
-        ({"labels": np.zeros(3)}, DataError, "40 images, but labels of shape"),
-        ({"labels": np.full(40, np.nan)}, ValueError, "at least 2 classes"),
+        ({"test": (np.zeros((2, 20, 20)),)}, ValueError, "must be a pair"),
+        ({"test": (np.zeros((2, 20, 20)), np.ones((2, 2)))}, DataError, "several labels"),
+        ({"class_names": ["a", "b", "c"]}, DataError, "no image of class 'c'"),
+        ({"class_names": ["a", "a"]}, DataError, "different names"),
+        ({"class_names": "ab"}, DataError, "sequence of nonempty texts"),
+        ({"class_names": ["a", ""]}, DataError, "sequence of nonempty texts"),
+        ({"class_names": ["a", "b\x1b[31m"]}, DataError, "printable"),
+        ({"class_names": ["1", "2"]}, DataError, "'0', which is not a class"),
+        ({"labels": np.zeros(40)}, DataError, "at least 2 classes"),
+        ({"labels": [0, 1, 1]}, DataError, "40 images"),
+        ({"labels": np.full(40, np.nan)}, DataError, "not whole numbers"),
+        ({"labels": [0.5, 1] * 20}, DataError, "not whole numbers"),
+        ({"labels": [1e20, 0] * 20}, DataError, "not whole numbers"),
+        ({"labels": [None, "a"] * 20}, DataError, "mix types or are missing"),
+        ({"labels": np.ma.zeros(40)}, DataError, "masked array"),
+        ({"labels": [[0], [0, 1]] * 20}, DataError, "different lengths"),
+        ({"images": [np.zeros((20, 20)), np.zeros((21, 20))] * 20}, DataError, "different sizes"),
+        ({"images": np.zeros((0, 20, 20)), "labels": []}, DataError, "no images"),
     ],
 )
 def test_wrong_use_is_refused(change, kind, said):
@@ -254,5 +320,81 @@ def test_wrong_labels_are_refused():
     for wrong in (labels + 1, np.where(labels, "up", "lying"), labels[:5], np.full(40, np.nan)):
         with pytest.raises(DataError):
             evaluate(model, images, wrong)
+    with pytest.raises(DataError, match="several labels"):
+        evaluate(model, images, np.ones((40, 2)))
     with pytest.raises(DataError, match="no images"):
         evaluate(model, images[:0], labels[:0])
+
+
+def test_integers_are_names_where_all_names_are_integers_and_else_numbers():
+    assert targets([7, 3], 2, ("3", "7")).tolist() == [1, 0]
+    assert targets([1.0, 0.0], 2, ("1", "0")).tolist() == [0, 1]
+    assert targets([1, 0], 2, ("7", "cat")).tolist() == [1, 0]
+    assert targets(["cat", "7"], 2, ("7", "cat")).tolist() == [1, 0]
+    assert targets([True, False], 2, ("a", "b")).tolist() == [1, 0]
+    assert targets([True, False], 2, ("True", "False")).tolist() == [0, 1]
+    assert targets([[0, 1], [1, 0]], 2, ("a", "b")).tolist() == [1, 0]
+    flags = targets([[0, 1], [1, 0]], 2, ("a", "b"), multi=True)
+    assert (flags.dtype, flags.tolist()) == (np.uint8, [[0, 1], [1, 0]])
+    with pytest.raises(DataError, match="multi-label"):
+        targets([0, 1], 2, ("a", "b"), multi=True)
+    with pytest.raises(DataError, match="18446744073709551615"):
+        targets(np.array([2**64 - 1, 0], np.uint64), 2, ("a", "b"))
+
+
+def test_one_hot_labels_are_single_labels():
+    images, labels = two_classes()
+    model = fit(images, np.eye(2)[labels], **SHORT)
+    assert not model.multi
+    assert evaluate(model, images, np.eye(2)[labels]) == evaluate(model, images, labels)
+
+
+def test_training_starts_from_another_run(tmp_path):
+    images, labels = two_classes()
+    fit(images, labels, out=tmp_path / "first", **SHORT)
+    options = SHORT | {"epochs": 1, "learning_rate": 1e-12}
+    model = fit(images, labels, start_from=tmp_path / "first", **options)
+    for name, array in load_model(tmp_path / "first").state_dict().items():
+        np.testing.assert_allclose(model.state_dict()[name], array, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"reconstruction": False}, {"decoder": False}),
+        ({"model": "baseline-cnn", "dropout": False}, {"dropout": 0.0}),
+        ({"model": "capsule-cnn", "batch_norm": np.True_}, {"batch_norm": True}),
+    ],
+)
+def test_false_is_not_the_default(options, found):
+    images, labels = two_classes(16)
+    given = {k: v for k, v in SHORT.items() if k != "reconstruction"} | {"epochs": 1} | options
+    model = fit(images, labels, **given)
+    assert found.items() <= model.config["options"].items()
+
+
+def test_an_interrupted_run_leaves_its_folder_free(tmp_path, monkeypatch):
+    images, labels = two_classes()
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "step", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            fit(images, labels, out=tmp_path / "run", **SHORT)
+    fit(images, labels, out=tmp_path / "run", **SHORT)
+    with pytest.raises(ValueError, match="already exists and is not empty: choose another out"):
+        fit(images, labels, out=tmp_path / "run", **SHORT)
+
+
+def test_memory_of_a_prediction_does_not_grow_with_the_images():
+    """Large images are reduced a batch at a time."""
+    model = models.build("dense-cnn", (1, 28, 28), 2, preset="small")
+    images = np.zeros((1000, 128, 128), np.uint8)
+
+    def peak(count):
+        tracemalloc.start()
+        try:
+            model.predict(images[:count])
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(1000) < 1.1 * peak(EVALUATION_BATCH)

@@ -9,7 +9,9 @@ import inspect
 import re
 
 MARK = re.compile(r"^<!-- reference: (.+) -->$", re.MULTILINE)
-SECTION = re.compile(r"^(Parameters|Returns|Raises|Yields|Notes|Examples)\n-+\n", re.MULTILINE)
+SECTION = re.compile(
+    r"^(Parameters|Attributes|Returns|Raises|Yields|Notes|Examples)\n-+\n", re.MULTILINE
+)
 
 
 def expand(text):
@@ -83,6 +85,8 @@ def _term(text):
     head, _, body = text.strip().partition("\n")
     name, _, kind = head.partition(" : ")
     body = " ".join(inspect.cleandoc(body).split())
+    if not kind and not body and " " in name:  # a sentence
+        return name
     return f"- `{name}`{f' ({kind})' if kind else ''}{': ' if body else ''}{body}"
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from minicaps.data.dataset import Split
-from minicaps.data.own.labels import class_flags
+from minicaps.data.dataset import Split, count_classes
+from minicaps.data.own.labels import MOST_CLASSES, class_flags, printable
 from minicaps.data.preprocessing import as_images
 from minicaps.errors import DataError
 
@@ -16,8 +16,10 @@ def split_of(images, labels, class_names=None) -> tuple[Split, tuple[str, ...]]:
     Parameters
     ----------
     images : array; see `minicaps.data.preprocessing.as_images`
-    labels : numbers or names (n,), or zeros and ones (n, J) for multi-label data
-    class_names : names in the order of the class numbers, or None for the sorted labels
+    labels : integers or names (n,), or zeros and ones (n, J), which are multi-label data unless
+        each row has a single 1
+    class_names : names in the order of the class numbers, or None for the sorted labels. If all
+        are integers, an integer label stands for its name, not for its place.
 
     Returns
     -------
@@ -31,33 +33,44 @@ def split_of(images, labels, class_names=None) -> tuple[Split, tuple[str, ...]]:
     images, labels = as_images(images), _plain(labels)
     if len(images) == 0:
         raise DataError("there are no images")
-    several = labels.ndim == 2 and labels.shape[1] > 1
+    multi = labels.ndim == 2 and not _is_one_hot(labels)
     if class_names is None:
-        class_names = range(labels.shape[1]) if several else np.unique(labels).tolist()
-    names = tuple(map(str, class_names))
-    return Split(images, targets(labels, len(images), names)), names
+        class_names = range(labels.shape[1]) if labels.ndim == 2 else np.unique(labels).tolist()
+        class_names = map(str, class_names)
+    names = _checked_names(class_names)
+    split = Split(images, targets(labels, len(images), names, multi=multi))
+    counts = count_classes(split.labels, len(names))
+    if counts.min() == 0:
+        raise DataError(f"there is no image of class {names[counts.argmin()]!r}: leave it out")
+    return split, names
 
 
-def targets(labels, count, class_names) -> np.ndarray:
+def targets(labels, count, class_names, *, multi=False) -> np.ndarray:
     """Convert the labels of `count` images to the format used by `Split`.
 
-    Labels are matched with class names as text, so the label 7 refers to the class named "7". If no
-    class name is a number, integer labels are taken as class numbers, starting from 0. Raises
-    `DataError` for other labels.
+    Text stands for the class of that name. If all class names are integers, so does an integer;
+    otherwise an integer is a class number, starting from 0. Zeros and ones (n, J) are multi-label
+    data if `multi`, and otherwise must have a single 1 in each row. Raises `DataError` for other
+    labels.
     """
     labels, classes = _plain(labels), len(class_names)
-    if labels.ndim == 2 and labels.shape[1] > 1:
-        if labels.shape[1] != classes:
-            raise DataError(
-                f"the labels have {labels.shape[1]} columns: expected {classes}, one per class"
-            )
-        return class_flags(labels, count, "the labels")
-    if labels.shape != (count,):
-        raise DataError(f"there are {count} images, but labels of shape {labels.shape}")
+    if labels.shape != ((count, classes) if labels.ndim == 2 else (count,)):
+        raise DataError(
+            f"there are {count} images and {classes} classes, but labels of shape {labels.shape}"
+        )
+    if labels.ndim == 2:
+        flags = class_flags(labels, count, "the labels")
+        if not multi and not _is_one_hot(flags):
+            raise DataError("some images have several labels or none, but the network expects one")
+        return flags if multi else flags.argmax(axis=1)
+    if multi:
+        raise DataError(f"the network is multi-label: expected zeros and ones ({count}, {classes})")
     known = {name: k for k, name in enumerate(class_names)}
-    if labels.dtype.kind in "bui" and not any(name.lstrip("-").isdigit() for name in class_names):
-        labels, known = labels.astype(np.int64), {str(k): k for k in range(classes)}
-    texts = [str(label) for label in labels]
+    if labels.dtype.kind == "b" and not known.keys() & {"True", "False"}:
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind in "iu" and not all(map(_is_integer, class_names)):
+        known = {str(k): k for k in range(classes)}
+    texts = list(map(str, labels.tolist()))
     if unknown := sorted(set(texts) - known.keys()):
         raise DataError(
             f"the labels contain {unknown[0]!r}, which is not a class: expected {', '.join(known)}"
@@ -65,17 +78,50 @@ def targets(labels, count, class_names) -> np.ndarray:
     return np.array([known[text] for text in texts], np.int64)
 
 
-def _plain(labels):
-    """Convert labels to a plain array.
+def _is_one_hot(flags):
+    """Return whether each row of an array of labels (n, J) has one nonzero entry."""
+    return bool(((flags != 0).sum(axis=1) == 1).all())
 
-    A column becomes an array (n,), bytes become text, and floats without fractional parts become
-    integers.
+
+def _is_integer(name):
+    return name.removeprefix("-").isdecimal()
+
+
+def _checked_names(names):
+    """Return class names as a tuple of different, printable texts; at least two."""
+    names = list(names) if not isinstance(names, str | bytes) and np.iterable(names) else None
+    if names is None or not all(isinstance(name, str) and name.strip() for name in names):
+        raise DataError("class_names must be a sequence of nonempty texts, one for each class")
+    if len(set(names)) < max(2, len(names)):
+        raise DataError(f"a classifier needs at least 2 classes with different names, not {names}")
+    return tuple(printable(names, "class_names"))
+
+
+def _plain(labels):
+    """Convert labels to an array of integers or text, (n,), or of numbers (n, J).
+
+    A column becomes an array (n,). Raises `DataError` for labels that are missing or ambiguous.
     """
-    labels = np.asarray(labels)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
+    if isinstance(labels, np.ma.MaskedArray):
+        raise DataError("the labels are a masked array: leave out the images without a label")
+    try:
+        labels = np.asarray(labels)
+    except ValueError:
+        raise DataError("the labels have different lengths: expected one for each image") from None
+    if labels.ndim not in (1, 2):
+        raise DataError(f"the labels have shape {labels.shape}: expected one for each image")
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.dtype.kind == "O":
+        kinds = {str if isinstance(x, str | bytes) else type(x) for x in labels.ravel()}
+        if kinds != {str} and not all(issubclass(kind, int | np.integer) for kind in kinds):
+            raise DataError("the labels mix types or are missing: give integers or text only")
+        labels = np.array([x.decode() if isinstance(x, bytes) else x for x in labels.tolist()])
     if labels.dtype.kind == "S":
-        labels = np.char.decode(labels)
-    if labels.dtype.kind == "f" and np.isfinite(labels).all() and not (labels % 1).any():
+        labels = np.array([label.decode("utf-8", "replace") for label in labels.tolist()])
+    if labels.dtype.kind == "f":
+        if not (abs(labels) < MOST_CLASSES).all() or (labels % 1).any():  # also for NaN
+            raise DataError("some labels are not whole numbers: a class is an integer or a name")
         labels = labels.astype(np.int64)
-    return labels
+    if labels.dtype.kind not in "buiU":
+        raise DataError(f"the labels are of type {labels.dtype}: expected integers or text")
+    return labels.astype(np.int64) if labels.dtype.kind == "b" and labels.ndim == 2 else labels

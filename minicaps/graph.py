@@ -200,6 +200,8 @@ def unbroadcast(g, shape):
 
 def as_array(value):
     """Return `value` as a plain array rather than a matrix or one of NumPy's scalars."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("a masked array would lose its mask: fill it, as in x.filled(0)")
     return value if array_module(value) is not np else np.asarray(value)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from minicaps.backend import array_module
 from minicaps.clustering.steps import LEAST
+from minicaps.graph import as_array
 
 
 class Clusters(NamedTuple):
@@ -71,7 +72,7 @@ def check_points(x, k, iterations):
 
     Arrays in float32 are kept; other real dtypes are converted to float64.
     """
-    x = array_module(x).asarray(x)
+    x = as_array(x)
     if x.ndim != 2 or 0 in x.shape:
         raise ValueError(f"x must have shape (n, d) with n and d at least 1, not {x.shape}")
     if x.dtype.kind not in "biuf":

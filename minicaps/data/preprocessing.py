@@ -104,16 +104,19 @@ def plain(image) -> np.ndarray:
     except ValueError:
         raise DataError("the images have different sizes: pass a list of arrays") from None
     if array.dtype.kind not in "buif":
-        raise DataError(f"the images are of type {array.dtype}: expected numbers")
+        raise DataError(
+            f"the images are of type {array.dtype}: expected an array of numbers, or a list of"
+            " arrays; minicaps.data.images.read_picture reads a file"
+        )
     return array
 
 
 def checked(images) -> tuple[np.ndarray, int]:
     """Return an array of images as (n, C, H, W), with the value of white; raise `DataError`."""
-    if images.ndim == 2 or (images.ndim == 3 and images.shape[2] in (3, 4)):
+    if images.ndim < 3 or (images.ndim == 3 and images.shape[2] in (3, 4)):
         raise DataError(
-            f"the array of shape {images.shape} looks like one image: pass a batch, as in"
-            " images[None], or a list of images"
+            f"the array of shape {images.shape} looks like one image, or like rows of pixels: pass"
+            " a batch, as in images[None], a list of images, or images.reshape(-1, height, width)"
         )
     if images.size == 0 and (images.ndim not in (3, 4) or len(images)):
         raise DataError(f"the images of shape {images.shape} have no pixels")
@@ -127,8 +130,8 @@ def checked(images) -> tuple[np.ndarray, int]:
     if low < -ROUNDING or high > white * (1 + ROUNDING):
         raise DataError(
             f"the images have {images.dtype} pixels from {low:g} to {high:g}: expected floats from"
-            " 0 to 1, or integers up to 255 (uint16: 65535); subtract the value of black and divide"
-            " by that of white"
+            " 0 to 1, or integers up to 255 (uint16: 65535); divide them by their value of white,"
+            " such as 255"
         )
     if (white == 255 and high == 1) or (white == 65535 and 0 < high <= 4095):
         raise DataError(

@@ -35,6 +35,8 @@ def evaluate(model: Network, images: Array | list, labels: Array) -> dict:
     DataError
         If the images or labels do not fit the network.
     """
+    if not isinstance(model, Network):
+        raise TypeError(f"expected a network, as load_model gives one, not {type(model).__name__}")
     if model.preprocessing is None:
         raise ValueError(
             "this network does not know its images: build it with minicaps.models.build"

@@ -29,7 +29,8 @@ class Prediction:
     ----------
     classes : one entry per image
         The name of the most probable class; for multi-label networks, a tuple with the names of
-        all classes whose probability exceeds one half.
+        all classes whose probability exceeds one half. Names are text, even those of integers:
+        compare `indices` with class numbers.
     probabilities : array of shape (n, J)
         The length or activation of a capsule is the probability that its class is present,
         independently of the other classes. If a single-label network was trained with
@@ -41,11 +42,16 @@ class Prediction:
     probabilities: np.ndarray
     class_names: tuple[str, ...]
 
+    @property
+    def indices(self) -> np.ndarray:
+        """Number of the most probable class of each image, (n,)."""
+        return self.probabilities.argmax(axis=1)
+
     def __len__(self) -> int:
         return len(self.classes)
 
     def __repr__(self):
-        lines = [f"Prediction of {len(self)} images"]
+        lines = [f"Prediction of {len(self)} image{'s' * (len(self) != 1)}"]
         for name, row in list(zip(self.classes, self.probabilities, strict=True))[:10]:
             lines.append(f"  {name}  (highest probability {row.max():.3f})")
         return "\n".join(lines + ["  …"] * (len(self) > 10))

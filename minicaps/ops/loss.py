@@ -4,8 +4,8 @@ import math
 
 from minicaps.backend import Array, array_module
 from minicaps.ops.activation import log_sigmoid, log_softmax
-from minicaps.ops.math import where
-from minicaps.ops.reduce import mean, sum
+from minicaps.ops.math import as_float, negative, subtract, where
+from minicaps.ops.reduce import mean, sum, wide
 from minicaps.ops.targets import one_hot
 from minicaps.tensor import Tensor, op
 
@@ -29,7 +29,8 @@ def margin_loss(
     short = present * xp.maximum(m_plus - lengths, 0)
     long = down_weight * (1 - present) * xp.maximum(lengths - m_minus, 0)
     batch = lengths.shape[0] or 1
-    value = (short * (m_plus - lengths) + long * (lengths - m_minus)).sum() / batch
+    value = short * (m_plus - lengths) + long * (lengths - m_minus)
+    value = (value.sum(dtype=wide(value.dtype)) / batch).astype(value.dtype)
     return value, (lambda g: g * (2 / batch) * (long - short), None)
 
 
@@ -46,10 +47,11 @@ def spread_loss(activations, targets, *, margin: float):
     present = one_hot(targets, activations)
     if targets.ndim > 1:
         raise ValueError("the spread loss needs one label for each sample, (B,): try margin_loss")
+    activations = as_float(activations)
     right = (present * activations).sum(axis=1, keepdims=True)
     short = (1 - present) * xp.maximum(margin - (right - activations), 0)
     batch = activations.shape[0] or 1
-    value = (short * short).sum() / batch
+    value = ((short * short).sum(dtype=wide(short.dtype)) / batch).astype(short.dtype)
 
     def pullback(g):
         return g * (2 / batch) * (short - present * short.sum(axis=1, keepdims=True))
@@ -64,7 +66,7 @@ def cross_entropy(logits: Tensor, targets: Array) -> Tensor:
     """
     present = one_hot(_raw(targets), _raw(logits))
     # Not a product, because the logit of an absent class may be −∞
-    return -sum(where(present > 0, log_softmax(logits, axis=1), 0)) / (logits.shape[0] or 1)
+    return -_mean(sum(where(present > 0, log_softmax(logits, axis=1), 0), axis=1))
 
 
 def binary_cross_entropy(logits: Tensor, targets: Array) -> Tensor:
@@ -73,7 +75,7 @@ def binary_cross_entropy(logits: Tensor, targets: Array) -> Tensor:
     logits: (B, J). targets: as in `margin_loss`.
     """
     present = one_hot(_raw(targets), _raw(logits))
-    return -_mean(log_sigmoid(where(present > 0, logits, -logits)))
+    return -_mean(log_sigmoid(where(present > 0, logits, negative(logits))))
 
 
 def mse(prediction: Tensor, target: Tensor | Array) -> Tensor:
@@ -98,7 +100,7 @@ def _mean(x):
 def _difference(a, b):
     if a.shape != b.shape:
         raise ValueError(f"the arrays must have the same shape, not {a.shape} and {b.shape}")
-    return a - b
+    return subtract(a, b)
 
 
 def _raw(x):

@@ -16,6 +16,11 @@ def as_float(x):
     return x if x.dtype.kind == "f" else x.astype(float)
 
 
+def as_signed(x):
+    """Convert unsigned integers and booleans to float64, in which differences do not wrap."""
+    return x.astype(float) if is_array(x) and x.dtype.kind in "ub" else x
+
+
 @op
 def add(a, b):
     """Sum a + b."""
@@ -25,6 +30,7 @@ def add(a, b):
 @op
 def subtract(a, b):
     """Difference a − b."""
+    a, b = as_signed(a), as_signed(b)
     return a - b, (lambda g: g, lambda g: -g)
 
 
@@ -44,7 +50,7 @@ def divide(a, b):
 @op
 def negative(x):
     """−x."""
-    return -x, lambda g: -g
+    return -as_signed(x), lambda g: -g
 
 
 @op
@@ -133,7 +139,12 @@ def clip(x, *, low: float | None = None, high: float | None = None):
 
 @op
 def where(condition, a, b):
-    """Elements of a where the boolean array `condition` is True, and elements of b elsewhere."""
+    """Elements of a where the boolean array `condition` is True, and elements of b elsewhere.
+
+    The other branch receives the gradient 0, but it has been computed: if its own slope is infinite
+    there, 0 · ∞ gives NaN. Replace the input of such a branch with a second `where`, as in
+    where(x > 0, x, f(where(x > 0, 0, x))).
+    """
     xp = array_module(condition, a, b)
     y = xp.where(condition, a, b)
     return y, (None, lambda g: xp.where(condition, g, 0), lambda g: xp.where(condition, 0, g))

@@ -5,6 +5,7 @@ In all reductions, `axis` is None (all axes), an integer or a tuple.
 
 import math
 
+import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from minicaps.backend import array_module
@@ -22,12 +23,16 @@ def _kept(shape, axis):
     return tuple(1 if i in reduced else n for i, n in enumerate(shape))
 
 
+def wide(dtype):
+    """Return a dtype for sums of many terms: that of 16 bits overflows at 65,504."""
+    return np.promote_types(dtype, np.float32)
+
+
 @op
 def sum(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
     """Sum over `axis`; every summand receives the full gradient."""
     xp = array_module(x)
-    kept = _kept(x.shape, axis)
-    shape = x.shape
+    kept, shape = _kept(x.shape, axis), x.shape
     y = x.sum(axis=axis, keepdims=keepdims)
     return y, lambda g: xp.broadcast_to(g.reshape(kept), shape)
 
@@ -36,8 +41,7 @@ def sum(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False)
 def mean(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
     """Mean over `axis`."""
     xp = array_module(x)
-    kept = _kept(x.shape, axis)
-    shape = x.shape
+    kept, shape = _kept(x.shape, axis), x.shape
     count = math.prod(n for n, k in zip(shape, kept, strict=True) if k == 1)
     y = x.mean(axis=axis, keepdims=keepdims)
     return y, lambda g: xp.broadcast_to(g.reshape(kept) * (1 / (count or 1)), shape)
@@ -51,7 +55,8 @@ def max(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False)
 
     def pullback(g):
         share = (x == y.reshape(kept)).astype(x.dtype)
-        return g.reshape(kept) * share / share.sum(axis=axis, keepdims=True)
+        share /= share.sum(axis=axis, keepdims=True, dtype=wide(x.dtype))
+        return g.reshape(kept) * share
 
     return y, pullback
 
@@ -64,8 +69,9 @@ def logsumexp(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = 
     top = x.max(axis=axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, 0)
     e = xp.exp(x - top)
-    total = e.sum(axis=axis, keepdims=True)
+    total = e.sum(axis=axis, keepdims=True, dtype=wide(x.dtype))
     empty = total == 0  # all are −inf: the result is −inf, its gradient 0
     total = total + empty
-    y = xp.where(empty, -math.inf, top + xp.log(total))
-    return y if keepdims else y.squeeze(axis), lambda g: g.reshape(kept) * (e / total)
+    y = xp.where(empty, -math.inf, top + xp.log(total)).astype(x.dtype)
+    y = y if keepdims else y.squeeze(axis)
+    return y, lambda g: g.reshape(kept) * (e / total).astype(x.dtype)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minicaps import data
-from minicaps.backend import Device
+from minicaps.backend import Device, choose_device
 from minicaps.models import Network
 from minicaps.runs import checkpoint
 from minicaps.runs.building import build_saved
@@ -34,11 +34,12 @@ class Run:
         return tuple(self.model.config["input_shape"])
 
 
-def open_run(path: str | Path, device: Device) -> Run:
+def open_run(path: str | Path, device: Device | str) -> Run:
     """Load a run on `device` from a single checkpoint or from the best epoch of a run folder.
 
     Raises CheckpointError if a folder does not contain `best.npz` or a file is not a checkpoint.
     """
+    device = device if isinstance(device, Device) else choose_device(device)
     path = checkpoint.best_of(path)
     arrays, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
     model = build_saved(path, arrays, meta, device).eval()

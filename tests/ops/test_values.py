@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tensors import draw, leaf
 
 from minicaps import Tensor, no_grad, ops
+from minicaps.clustering import kmeans
 from minicaps.gradcheck import check_gradients
 from minicaps.ops.capsule import SQUASHES
 
@@ -824,3 +825,79 @@ def test_the_shortest_vectors_count_as_zero(dtype):
     assert not ops.length(Tensor(v[:2])).data.any()
     assert not ops.direction(Tensor(v[:2])).data.any()
     np.testing.assert_allclose(ops.direction(Tensor(v[2:])).data, 0.5)
+
+
+# ---- numbers of narrow types
+
+
+U8 = np.uint8
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (lambda: ops.subtract(np.array([0, 3], U8), np.array([16, 1], U8)), [-16, 2]),
+        (lambda: ops.subtract(np.array([True]), np.array([False])), [1]),
+        (lambda: ops.negative(np.array([3, 0], U8)), [-3, 0]),
+        (lambda: 5 - Tensor(np.array([9], U8)), [-4]),
+        (lambda: ops.mse(np.array([0], U8), np.array([16], U8)), 256),
+        (lambda: ops.mse(np.array([0, 20, 200], U8), np.array([20, 0, 10], U8)), 12300),
+        (
+            lambda: ops.reconstruction_loss(np.zeros((1, 2), U8), np.full((1, 2), 3, U8), weight=1),
+            18,
+        ),
+        (lambda: ops.spread_loss(np.array([[1, 0, 1]], U8), np.array([1]), margin=0.9), 2 * 1.9**2),
+        (
+            lambda: ops.binary_cross_entropy(np.array([[1, 2]], U8), np.array([[0, 1]])),
+            (np.log1p(np.e) + np.log1p(np.exp(-2))) / 2,
+        ),
+    ],
+)
+def test_unsigned_integers_do_not_wrap(value, expected):
+    np.testing.assert_allclose(value().data, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (lambda x: ops.cross_entropy(x((5000, 2)) + np.float16([0, 20]), np.zeros(5000, int)), 20),
+        (lambda x: ops.margin_loss(x((40000, 10)) + 1, np.zeros(40000, int)), 3.645),
+        (
+            lambda x: ops.spread_loss(x((40000, 10)), np.zeros(40000, int), margin=0.9),
+            9 * 0.81,
+        ),
+        (lambda x: ops.logsumexp(x(65536)), np.log(65536)),
+    ],
+)
+def test_many_terms_do_not_overflow_16_bits(value, expected):
+    x = []
+
+    def zeros(shape):
+        x.append(Tensor(np.zeros(shape, np.float16), requires_grad=True))
+        return x[0]
+
+    loss = value(zeros)
+    assert loss.dtype == np.float16
+    np.testing.assert_allclose(loss.data, expected, rtol=2e-3)
+    loss.backward()
+    assert np.isfinite(x[0].grad).all()
+
+
+def test_many_equal_maxima_share_the_gradient_in_16_bits():
+    x = Tensor(np.zeros(70000, np.float16), requires_grad=True)
+    ops.max(x).backward()
+    np.testing.assert_allclose(x.grad, 1 / 70000, rtol=2e-3)
+
+
+@pytest.mark.parametrize("use", [Tensor, ops.exp, lambda x: kmeans(x, 2)])
+def test_a_masked_array_is_refused(use):
+    with pytest.raises(TypeError, match="would lose its mask"):
+        use(np.ma.array([[1.0], [2.0], [1e9], [3.0]], mask=[[0], [0], [1], [0]]))
+
+
+def test_a_second_where_keeps_an_infinite_slope_out():
+    """As the docstring of `where` advises: e^100 overflows in float32 and is not taken."""
+    x = Tensor(np.float32([100, -1]), requires_grad=True)
+    safe = ops.where(x.data > 0, 0, x)
+    ops.where(x.data > 0, 1 + x, ops.exp(safe)).sum().backward()
+    np.testing.assert_allclose(x.grad, [1, np.exp(-1)], rtol=1e-6)

@@ -30,6 +30,7 @@ SETTINGS = {
     "html_css_files": ["lessons.css"],
     "html_js_files": [("maths.js", {"priority": 100}), ("stepper.js", {"defer": "defer"})],
     "html_copy_source": False,
+    "smartquotes": False,  # code in docstrings is to be copied
     "html_use_index": False,
     "html_show_copyright": False,
     "html_show_search_summary": False,  # it would fetch pages, which file:// forbids

@@ -201,7 +201,7 @@ def _what_was_done(result):
     (height, width), (channels, *size) = result["size"], result["shown"]
     steps = [f"{height}×{width} pixels, {'grayscale' if result['channels'] == 1 else 'color'}"]
     if result["blank"]:
-        steps.append("uniform: nothing to see (if the background is transparent, save it on white)")
+        steps.append("uniform: nothing to see")
     if result["inverted"]:
         steps.append(f"inverted (the border was {result['border']})")
     if channels != result["channels"]:

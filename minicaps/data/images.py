@@ -58,8 +58,9 @@ def read_picture(path) -> np.ndarray:
 
     C is 1 for grayscale images and 3 for color images. All formats that Pillow reads are supported,
     and the orientation stored by a camera is applied. Bytes and 16-bit integers are scaled so that
-    white becomes 1, and transparent pixels become black. If the file cannot be read, or if the
-    scale of its values is ambiguous, a `DataError` names the file and suggests a remedy.
+    white becomes 1. Transparent images are laid over a contrasting background: white if what they
+    show is dark on average, and black otherwise. If the file cannot be read, or if the scale of its
+    values is ambiguous, a `DataError` names the file and suggests a remedy.
     """
     from PIL import ImageOps
 
@@ -250,11 +251,17 @@ def _bytes(picture):
     """Convert an 8-bit or 1-bit Pillow image to pixels (H, W, 1 or 3) in [0, 1]."""
     grey = picture.mode in ("1", "L", "LA", "La")
     if picture.mode[-1] in "Aa" or "transparency" in picture.info:
-        numbers = np.asarray(picture.convert("RGBA")) / np.float32(255)
-        numbers = numbers[..., :3] * numbers[..., 3:]
+        numbers = _over_contrast(np.asarray(picture.convert("RGBA")) / np.float32(255))
         return numbers[..., :1] if grey else numbers
     numbers = np.asarray(picture.convert("L" if grey else "RGB")) / np.float32(255)
     return numbers[..., None] if grey else numbers
+
+
+def _over_contrast(pixels):
+    """Lay pixels (H, W, 4) with transparency over white if they are dark on average, else black."""
+    colors, opacity = pixels[..., :3], pixels[..., 3:]
+    light = (colors @ LUMINANCE * opacity[..., 0]).sum() >= 0.5 * opacity.sum()
+    return colors * opacity if light else colors * opacity + (1 - opacity)
 
 
 def _wide_numbers(picture, kind, path):

@@ -56,15 +56,32 @@ def test_bits_and_palettes(tmp_path):
     )
 
 
-def test_what_is_transparent_shows_black(tmp_path):
-    colour = np.array([[[255, 51, 0, 255], [255, 255, 255, 0], [255, 0, 255, 51]]], dtype=np.uint8)
-    read = read_picture(saved(tmp_path / "rgba.png", colour))
-    np.testing.assert_allclose(read[:, 0], [[1, 0, 0.2], [0.2, 0, 0], [0, 0, 0.2]], rtol=1e-6)
-    grey = np.array([[[255, 51], [102, 255]]], dtype=np.uint8)
-    read = read_picture(saved(tmp_path / "la.png", grey))
-    np.testing.assert_allclose(read, [[[0.2, 0.4]]], rtol=1e-6)
+def test_a_transparent_image_lies_on_a_ground_that_shows_it(tmp_path):
+    light = np.array([[[255, 204, 0, 255], [255, 255, 255, 0], [255, 255, 0, 51]]], dtype=np.uint8)
+    read = read_picture(saved(tmp_path / "light.png", light))  # on black
+    np.testing.assert_allclose(read[:, 0], [[1, 0, 0.2], [0.8, 0, 0.2], [0, 0, 0]], rtol=1e-6)
+    dark = np.array([[[0, 51, 0, 255], [255, 255, 255, 0], [0, 0, 255, 51]]], dtype=np.uint8)
+    read = read_picture(saved(tmp_path / "dark.png", dark))  # on white
+    np.testing.assert_allclose(read[:, 0], [[0, 1, 0.8], [0.2, 1, 0.8], [0, 1, 1]], rtol=1e-6)
+    gray = np.array([[[255, 51], [178, 255]]], dtype=np.uint8)
+    read = read_picture(saved(tmp_path / "la.png", gray))
+    np.testing.assert_allclose(read, [[[0.2, 178 / 255]]], rtol=1e-6)
     read = read_picture(saved(tmp_path / "marked.png", BYTES, transparency=255))
-    np.testing.assert_allclose(read, [[[0, 0.2], [0.4, 0], [0.8, 0.6]]], rtol=1e-6)
+    np.testing.assert_allclose(read, [[[0, 0.2], [0.4, 1], [0.8, 0.6]]], rtol=1e-6)
+    for nothing in (0, 255):  # nothing to see, and no number that is none
+        clear = np.full((2, 2, 4), nothing, np.uint8)
+        clear[..., 3] = 0
+        assert (read_picture(saved(tmp_path / "clear.png", clear)) == 0).all()
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_black_ink_on_nothing_is_not_constant(tmp_path, mode):
+    ink = Image.new("RGBA", (12, 12), (0, 0, 0, 0))
+    ink.paste((0, 0, 0, 255), (3, 3, 9, 9))
+    ink.convert(mode).save(tmp_path / "ink.png")
+    read = read_picture(tmp_path / "ink.png")
+    assert (read.min(), read.max()) == (0, 1)
+    assert (read[:, 0] == 1).all() and (read[:, 5, 5] == 0).all()
 
 
 def test_sixteen_bits_are_scaled(tmp_path):

@@ -7,6 +7,7 @@ from minicaps.data.images import fit
 
 COLUMNS = 16
 ROWS = 40  # the largest number of classes shown
+LETTERS = 24  # the largest length of a class name
 LARGEST = 64  # pixels per side; larger images are shrunk
 
 
@@ -17,9 +18,21 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
     labeled with its pose. Grayscale images are drawn dark on light, like ink on paper, unless `ink`
     is False.
     """
+    from matplotlib import rc_context
+
+    with rc_context({"text.parse_math": False}):  # a name such as $5 is no formula
+        _draw(path, split, [*map(_short, class_names[:ROWS])], pose_names, ink)
+
+
+def _short(name):
+    """Shorten a name to at most `LETTERS` characters: long ones would leave no room for images."""
+    return name if len(name) <= LETTERS else f"{name[: LETTERS - 9]}…{name[-8:]}"
+
+
+def _draw(path, split, class_names, pose_names, ink):
+    """Draw the contact sheet with these names."""
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
-    class_names = class_names[:ROWS]
     classes = range(len(class_names))
     poses = () if split.poses is None else split.poses
     posed = classes[::2] if len(poses) else ()

@@ -55,7 +55,7 @@ def _run(parser, options, command):
             folder=options.data_dir,
             invert=options.invert,
         )
-        folder = _claim(Path(options.out or run.folder / "evaluation"), chosen.source)
+        folder = _claim(Path(options.out or run.folder / _name(run, chosen)), chosen.source)
     except WrongUsage as error:
         parser.error(str(error))
     if not options.quiet:
@@ -89,6 +89,16 @@ def _introduce(run, chosen):
 
 
 # ---- writing
+
+
+def _name(run, chosen):
+    """Name the folder for results so that those of the run's own test set are not replaced."""
+    words = ["evaluation"]
+    if chosen.source != run.options.data.name:
+        words.append(Path(chosen.source).name.removesuffix(".npz"))
+    if chosen.part in ("validation", "train"):
+        words.append(chosen.part)
+    return "-".join(words)
 
 
 def _claim(folder, source):
@@ -142,7 +152,8 @@ def _parser():
     text, size = "images per batch (default: %(default)s)", EVALUATION_BATCH
     group.add_argument("--batch-size", type=number(int, 1), default=size, metavar="N", help=text)
     add_device(group)
-    text = "folder for the results; replaces an earlier evaluation (default: RUN/evaluation)"
+    text = "folder for the results; replaces an earlier evaluation"
+    text += " (default: RUN/evaluation; with other --data or --part, RUN/evaluation-NAME)"
     group.add_argument("--out", metavar="FOLDER", help=text)
     group.add_argument("--quiet", action="store_true", help="print only the result")
     return parser

@@ -115,7 +115,7 @@ def test_parts_are_those_of_the_training():
     for part, split in (("train", training), ("validation", validation)):
         found = measured(folder, "--part", part)
         assert found["samples"] == len(split) and found["part"] == part
-        have = predictions(folder / "evaluation")
+        have = predictions(folder / f"evaluation-{part}")
         assert [k for k, _ in have.values()] == [str(k) for k in split.labels]
         for name in have:  # indices in the training data, before validation was split off
             assert whole.train.images[int(name)] in split.images

@@ -265,3 +265,16 @@ def test_what_does_not_fit_together(trained, tmp_path, capsys):
     shutil.copy(trained / "best.npz", lone)
     said = refusal(capsys, lone, "--data", root, "--part", "test", code=2)
     assert "is not divided into parts: leave --part out" in said
+
+
+def test_other_data_leave_the_results_of_the_run_alone(trained, tmp_path):
+    before = measured(trained)
+    root = folder_of(tmp_path / "new", {"cat": 1, "dog": 2})
+    measured(trained, "--data", root)
+    measured(trained, "--part", "train")
+    assert sorted(path.name for path in trained.glob("evaluation*")) == [
+        "evaluation",
+        "evaluation-new",
+        "evaluation-train",
+    ]
+    assert json.loads((trained / "evaluation/evaluation.json").read_text()) == before

@@ -163,8 +163,9 @@ def test_where_the_results_cannot_go(capsys):
 @pytest.mark.parametrize("name", FILES)
 def test_a_full_disk_leaves_the_last_results(monkeypatch, capsys, name):
     folder = run()
-    measured(folder)
-    before = {path.name: path.read_bytes() for path in (folder / "evaluation").iterdir()}
+    measured(folder, "--part", "train")
+    results = folder / "evaluation-train"
+    before = {path.name: path.read_bytes() for path in results.iterdir()}
     replace = os.replace
 
     def full(source, target):
@@ -174,9 +175,9 @@ def test_a_full_disk_leaves_the_last_results(monkeypatch, capsys, name):
 
     monkeypatch.setattr(os, "replace", full)
     said = refusal(capsys, folder, "--part", "train")
-    assert f"cannot write {folder}/evaluation/{name}: No space left on device" in said
-    assert (folder / "evaluation" / name).read_bytes() == before[name]
-    assert sorted(os.listdir(folder / "evaluation")) == FILES
+    assert f"cannot write {results}/{name}: No space left on device" in said
+    assert (results / name).read_bytes() == before[name]
+    assert sorted(os.listdir(results)) == FILES
 
 
 @pytest.mark.slow
@@ -192,10 +193,12 @@ def test_odd_names_are_written_as_they_are(tmp_path, capsys):
     assert found["samples"] == 9
     said = capsys.readouterr()
     assert "Traceback" not in said.err
-    rows = table(folder / "evaluation/confusion.csv")
+    rows = table(folder / "evaluation-train/confusion.csv")
     assert rows[0][1:] == [row["name"] for row in found["classes"]] == sorted(names)
-    assert matplotlib.image.imread(folder / "evaluation/confusion.png").std() > 0.05
-    written = b"".join(path.read_bytes() for path in folder.glob("evaluation/predictions.csv"))
+    assert matplotlib.image.imread(folder / "evaluation-train/confusion.png").std() > 0.05
+    written = b"".join(
+        path.read_bytes() for path in folder.glob("evaluation-train/predictions.csv")
+    )
     everything = measured(folder, "--data", str(root), "--part", "test", out="test")
     written += Path("test/predictions.csv").read_bytes()
     assert everything["samples"] == 4 and written.count(b".png") == 13

@@ -113,8 +113,9 @@ def test_a_run_on_composed_pictures(part):
     expected = {"test": 30, "validation": 4, "train": 36}[part]
     assert found["samples"] == found["top_samples"] == expected
     assert [row["present"] for row in found["by_number"]] == [2]
-    assert sorted(path.name for path in (folder / "evaluation").iterdir()) == FILES
-    with open(folder / "evaluation/predictions.csv", newline="") as file:
+    results = folder / ("evaluation" if part == "test" else f"evaluation-{part}")
+    assert sorted(path.name for path in results.iterdir()) == FILES
+    with open(results / "predictions.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     seen = [[k for k in "0123456789" if float(row[k]) > 0.5] for row in rows]
     assert [" + ".join(answer) for answer in seen] == [row["answer"] for row in rows]

@@ -264,7 +264,7 @@ def test_a_run_folder_of_arrays_serves_the_commands(tmp_path, capsys, monkeypatc
     assert summary["command"].startswith("minicaps.train.fit(images, labels, ")
     capsys.readouterr()
     assert evaluate_command.main(["run", "--data", "bars.npz", "--device", "cpu"]) == 0
-    written = json.loads((tmp_path / "run" / "evaluation" / "evaluation.json").read_text())
+    written = json.loads((tmp_path / "run" / "evaluation-bars" / "evaluation.json").read_text())
     result = evaluate(load_model("run"), images, labels)
     assert {key: written[key] for key in ("right", "loss", "confusion")} == {
         key: result[key] for key in ("right", "loss", "confusion")

@@ -11,6 +11,7 @@ from minicaps.backend import Device
 from minicaps.cli.signals import StopRequest
 from minicaps.data.images import write_picture
 from minicaps.errors import CheckpointError
+from minicaps.experiments.settings import written_out
 from minicaps.models.base import EVALUATION_BATCH
 from minicaps.plotting import canvas
 from minicaps.runs import checkpoint
@@ -72,7 +73,9 @@ class Lab:
         contains a network that was trained with different options.
         """
         folder = self.folder / f"{part}-seed-{given['seed']}"
-        options = complete({**given, "device": self.device.kind, "out": str(folder)})
+        options = complete(
+            written_out(given) | {"device": self.device.kind, "out": str(folder)}
+        )
         results_folder(folder, "start where you may write: networks go to runs/experiments")
         with checkpoint.resuming(folder) as saved:
             if saved:

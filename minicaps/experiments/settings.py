@@ -1,0 +1,58 @@
+"""Options with which the experiments train, written out so that a new default changes no result."""
+
+TRAINING = {
+    "validation": 0.1,
+    "shift": 0,
+    "epochs": 6,
+    "batch_size": 64,
+    "optimizer": "adam",
+    "learning_rate": 0.001,
+    "schedule": "exponential",
+    "weight_decay": 0.0,
+    "precision": "float32",
+    "tf32": False,
+}
+DECAY = {"exponential": 0.7}  # by schedule
+SHIFT = {"mnist": 2}  # by data set
+RATE = {("capsnet", "small"): 0.003}  # by network and preset
+NETWORKS = {
+    "capsnet": {
+        "preset": "small",
+        "routing": "agreement",
+        "squash": "paper",
+        "reconstruction": 0.0005,
+        "loss": "margin",
+    },
+    "capsule-cnn": {
+        "routing": "agreement",
+        "squash": "half",
+        "batch_norm": False,
+        "loss": "margin",
+    },
+    "pooling-cnn": {"batch_norm": False, "loss": "margin"},
+    "baseline-cnn": {"dropout": 0.5, "batch_norm": False, "loss": "cross-entropy"},
+    "dense-cnn": {"preset": "small", "loss": "cross-entropy"},
+    "matrix-capsnet": {
+        "preset": "small",
+        "iterations": 3,
+        "gradient": "unrolled",
+        "batch_norm": False,
+        "loss": "spread",
+    },
+}
+
+
+def written_out(given) -> dict:
+    """Add all options of a training run that are not `given`, as this project's results used them.
+
+    given: options as `minicaps.train.options.complete` takes them.
+    """
+    model = given.get("model", "capsnet")
+    options = {"model": model, "data": "strokes", **TRAINING, **NETWORKS[model], **given}
+    chosen = {
+        "shift": 0 if options.get("compose") else SHIFT.get(options["data"], 0),
+        "learning_rate": RATE.get((model, options.get("preset")), options["learning_rate"]),
+        "decay": DECAY.get(options["schedule"]),
+    }
+    known = {key: value for key, value in chosen.items() if value is not None}
+    return options | known | given

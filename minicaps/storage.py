@@ -9,6 +9,7 @@ import io
 import json
 import os
 import tempfile
+import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -30,7 +31,8 @@ def replacing(path):
     Unfinished files left by killed processes are removed.
     """
     path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")  # unique to this process
+    writer = f"{os.getpid()}-{threading.get_ident()}"  # unique: no other thread has this name
+    temporary = path.with_name(f"{path.name}.{writer}.part")
     try:
         if path.exists() and not path.is_file():  # renaming would replace a device
             raise CheckpointError(f"cannot write {path}: it exists and is not a regular file")
@@ -43,13 +45,15 @@ def replacing(path):
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it would hide the first error, as on a read-only disk
+            temporary.unlink(missing_ok=True)
 
 
 def _sweep(path):
     """Remove unfinished versions of `path` left behind by terminated processes."""
     for part in path.parent.glob("*.part"):
-        name, _, process = part.stem.rpartition(".")
+        name, _, writer = part.stem.rpartition(".")
+        process = writer.partition("-")[0]
         if name == path.name and process.isdecimal() and not _alive(int(process)):
             part.unlink(missing_ok=True)
 

@@ -91,8 +91,13 @@ def _system(error):
 
 def fail(name, message, code=1):
     """Print an error message to standard error and return the exit code."""
-    print(f"{name}: {message}", file=sys.stderr)
+    print(f"{name}: {_printable(str(message))}", file=sys.stderr)
     return code
+
+
+def _printable(text):
+    """Escape control characters, which a file name may contain and a terminal would obey."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 @contextmanager

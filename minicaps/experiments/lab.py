@@ -73,9 +73,7 @@ class Lab:
         contains a network that was trained with different options.
         """
         folder = self.folder / f"{part}-seed-{given['seed']}"
-        options = complete(
-            written_out(given) | {"device": self.device.kind, "out": str(folder)}
-        )
+        options = complete(written_out(given) | {"device": self.device.kind, "out": str(folder)})
         results_folder(folder, "start where you may write: networks go to runs/experiments")
         with checkpoint.resuming(folder) as saved:
             if saved:

@@ -1,6 +1,8 @@
 """Options with which the experiments train, written out so that a new default changes no result."""
 
-TRAINING = {
+from typing import Any
+
+TRAINING: dict[str, Any] = {
     "validation": 0.1,
     "shift": 0,
     "epochs": 6,
@@ -15,7 +17,7 @@ TRAINING = {
 DECAY = {"exponential": 0.7}  # by schedule
 SHIFT = {"mnist": 2}  # by data set
 RATE = {("capsnet", "small"): 0.003}  # by network and preset
-NETWORKS = {
+NETWORKS: dict[str, dict[str, Any]] = {
     "capsnet": {
         "preset": "small",
         "routing": "agreement",
@@ -51,7 +53,7 @@ def written_out(given) -> dict:
     options = {"model": model, "data": "strokes", **TRAINING, **NETWORKS[model], **given}
     chosen = {
         "shift": 0 if options.get("compose") else SHIFT.get(options["data"], 0),
-        "learning_rate": RATE.get((model, options.get("preset")), options["learning_rate"]),
+        "learning_rate": RATE.get((model, options.get("preset", "")), options["learning_rate"]),
         "decay": DECAY.get(options["schedule"]),
     }
     known = {key: value for key, value in chosen.items() if value is not None}

@@ -150,8 +150,8 @@ def _check(votes, given, step, iterations, gradient, inverse_temperature, floor)
     check_votes(votes)
     if step not in STEPS:
         raise ValueError(f"unknown step {step!r}: choose {', '.join(STEPS)}")
-    if iterations < 1:
-        raise ValueError(f"routing needs at least 1 iteration, not {iterations}")
+    if not 1 <= iterations <= 10_000:
+        raise ValueError(f"routing takes 1 to 10,000 iterations, not {iterations}")
     if gradient not in ("unrolled", "stop"):
         raise ValueError(f"unknown gradient {gradient!r}: choose unrolled or stop")
     if iterations == 1 and gradient == "stop":

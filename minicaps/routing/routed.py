@@ -105,8 +105,8 @@ class RoutingOptions:
     def __post_init__(self):
         if self.update not in (*UPDATES, None):
             raise ValueError(f"unknown update {self.update!r}: choose {', '.join(UPDATES)}")
-        if self.iterations < 1:
-            raise ValueError(f"routing needs at least 1 iteration, not {self.iterations}")
+        if not 1 <= self.iterations <= 10_000:  # more would seem to hang
+            raise ValueError(f"routing takes 1 to 10,000 iterations, not {self.iterations}")
         if not 0 < self.inverse_temperature < math.inf:
             β = self.inverse_temperature
             raise ValueError(f"inverse_temperature must be positive and finite, not {β}")

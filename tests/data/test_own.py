@@ -320,3 +320,14 @@ def test_show_refuses(pets, capsys, monkeypatch):
     (pets / "cat/0.png").write_bytes(b"")
     assert command.main(["../pets", "--out", "../x.png"]) == 1
     assert "cat/0.png is empty" in capsys.readouterr().err
+
+
+def test_a_large_share_of_test_images_is_told(tmp_path):
+    """Every class needs one: of 3 images a class, a third are for testing."""
+    for k in range(10):
+        for j in range(3):
+            write(tmp_path / f"many/{k}" / f"{j}.png", noise(10 * k + j, *SIZE, 3))
+    data = load(str(tmp_path / "many"))
+    assert len(data.test) == 10
+    note = "10 of 30 images (33%) are test images, because every class needs one: add images"
+    assert note in data.notes

@@ -8,7 +8,6 @@ import pytest
 
 from minicaps import models
 from minicaps.experiments.settings import written_out
-from minicaps.runs.configuration import Options
 from minicaps.train import options as command
 
 RESULTS = Path(__file__).parents[2] / "lessons/results"

@@ -178,7 +178,7 @@ def test_a_network_without_decoder_says_so():
         ({"classes": 1}, "at least 2 classes, got 1"),
         ({"squash": "cube"}, "unknown squash 'cube': choose paper"),
         ({"primary_squash": "cube"}, "unknown squash 'cube': choose paper"),
-        ({"iterations": 0}, "at least 1 iteration, not 0"),
+        ({"iterations": 0}, "takes 1 to 10,000 iterations, not 0"),
         ({"update": "average"}, "unknown update 'average': choose accumulate"),
         ({"gradient": "none"}, "unknown gradient 'none': choose unrolled"),
         ({"inverse_temperature": -1}, "positive and finite, not -1"),

@@ -513,7 +513,7 @@ MAKERS = {
         ({"iteration": 3}, "agreement routing has no option iteration: choose from gradient,"),
         ({"history": [], "orphans": True}, "agreement routing has no option history, orphans"),
         ({"routing": "distance", "update": "recompute"}, "distance routing has no option update"),
-        ({"iterations": 0}, "at least 1 iteration, not 0"),
+        ({"iterations": 0}, "takes 1 to 10,000 iterations, not 0"),
         ({"update": "average"}, "unknown update 'average': choose accumulate"),
         ({"squash": "cube"}, "unknown squash 'cube': choose paper"),
         (

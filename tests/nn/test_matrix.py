@@ -165,7 +165,7 @@ def test_a_fresh_network_is_neither_dead_nor_saturated_and_learns():
 
 def test_wrong_options_are_refused_when_the_network_is_built():
     for option, message in [
-        ({"iterations": 0}, "at least 1 iteration"),
+        ({"iterations": 0}, "takes 1 to 10,000 iterations"),
         ({"gradient": "implicit"}, "unrolled or stop"),
         ({"step": "gmm"}, "does not use activations"),
         ({"preset": "large"}, "unknown preset"),

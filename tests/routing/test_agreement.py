@@ -473,8 +473,9 @@ NO_EFFECT = "has no effect in 1 iteration, as all couplings are equal: leave it 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"iterations": 0}, "at least 1 iteration, not 0"),
-        ({"iterations": -1}, "at least 1 iteration, not -1"),
+        ({"iterations": 0}, "takes 1 to 10,000 iterations, not 0"),
+        ({"iterations": -1}, "takes 1 to 10,000 iterations, not -1"),
+        ({"iterations": 10**9}, "takes 1 to 10,000 iterations, not 1000000000"),
         ({"gradient": "full"}, "unknown gradient 'full': choose unrolled, stop, implicit"),
         ({"squash": "cube"}, "unknown squash 'cube': choose paper, half"),
         ({"inverse_temperature": 0}, "positive and finite, not 0"),

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import zipfile
 from pathlib import Path
 
@@ -339,7 +340,8 @@ def test_only_what_the_dead_left_for_this_file_is_swept(path):
     dead.wait()
     kept = ["best.npz.{}.part", "last.npz.part", "last.npz.x.part", "my.part", "last.npz.1.part"]
     kept = [name.format(dead.pid) for name in kept]  # process 1 is always alive
-    for name in (f"last.npz.{dead.pid}.part", *kept):
+    kept += [f"last.npz.{os.getpid()}-1.part", f"best.npz.{dead.pid}-7.part"]
+    for name in (f"last.npz.{dead.pid}.part", f"last.npz.{dead.pid}-7.part", *kept):
         path.with_name(name).touch()
     checkpoint.save(path, {}, {})
     assert sorted(os.listdir(path.parent)) == sorted([*kept, "last.npz"])
@@ -440,3 +442,32 @@ def test_a_file_of_format_1_made_by_hand_is_read(tmp_path):
     arrays, meta = checkpoint.load(path, needs=["model"])
     assert_same(arrays, {"model/weight": np.array([[1, 2], [3, 4]], np.float32)})
     assert meta["preprocessing"]["class_names"] == ["a", "b"]
+
+
+def test_threads_that_save_one_file_leave_it_whole(tmp_path):
+    """Each writes a file of its own, and the last to be renamed stays."""
+    path, failures = tmp_path / "last.npz", []
+    arrays = [{"model/w": np.full(20000, k, np.float32)} for k in range(2)]
+
+    def save(k):
+        for _ in range(20):
+            checkpoint.save(path, arrays[k], {"model": {}})
+            found, _ = checkpoint.load(path)
+            if len(set(found["model/w"].tolist())) != 1:
+                failures.append(k)
+
+    threads = [threading.Thread(target=save, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert [file.name for file in tmp_path.iterdir()] == ["last.npz"]
+
+
+def test_a_failed_write_names_its_own_error(tmp_path):
+    """Not that of removing what could not be written."""
+    for path in (tmp_path / ("a" * 250), tmp_path / "file" / "last.npz"):
+        (tmp_path / "file").touch()
+        with pytest.raises(CheckpointError, match="cannot write"), replacing(path) as file:
+            file.write(b"x")

@@ -11,7 +11,7 @@ from minicaps.data.images import Target
 from minicaps.data.own.array_files import from_idx, from_npz, idx_part
 from minicaps.data.own.class_folders import from_folders
 from minicaps.data.own.files import list_folder
-from minicaps.data.own.split import cut_test, limited
+from minicaps.data.own.split import TEST_SHARE, cut_test, limited
 
 AS_IT_IS = Target()
 
@@ -45,7 +45,11 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
     path = Path(path)
     parts, class_names, notes = read(path, Target(size))
     if len(parts) == 1:
-        parts = cut_test(parts[0], class_names, seed, path)
+        whole = parts[0]
+        parts = cut_test(whole, class_names, seed, path)
+        if (share := len(parts[1]) / len(whole)) > 1.5 * TEST_SHARE:
+            several = f"{len(parts[1]):,} of {len(whole):,} images ({share:.0%}) are test images"
+            notes = (*notes, f"{several}, because every class needs one: add images")
     train, test = parts
     if limit is not None:
         train = limited(train, limit, len(class_names), seed, path)

@@ -1,0 +1,40 @@
+"""The sets by which custom data is judged are what they say, and not easier."""
+
+from collections import Counter
+
+import custom_sets
+import numpy as np
+import pytest
+
+from minicaps.data import load
+
+COUNTS = {
+    "letters": dict.fromkeys(custom_sets.LETTERS, 60),
+    "shapes": dict.fromkeys(("circle", "square", "star", "triangle"), 120),
+    "few": {str(k): 20 for k in range(10)},
+    "imbalanced": {"3": 300, "5": 40, "8": 12},
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param("letters", marks=pytest.mark.slow), "shapes", "few", "imbalanced"]
+)
+def test_a_set_has_its_images(name, tmp_path):
+    path = custom_sets.make(name, tmp_path)
+    assert Counter(file.parent.name for file in path.rglob("*.png")) == COUNTS[name]
+    data = load(str(path), size=custom_sets.SIZE.get(name))
+    assert data.train.shape[1:] == (28, 28)
+    assert (data.train.images.max(axis=(1, 2, 3)) > 0.5).mean() > 0.95  # ink or ground is visible
+
+
+def test_the_gray_digits_have_their_own_white(tmp_path):
+    with np.load(custom_sets.make("gray", tmp_path)) as arrays:
+        assert (arrays["images"].shape, arrays["images"].max()) == ((1797, 8, 8), 16)
+
+
+def test_the_baseline_measures_accuracy_and_balanced_accuracy(tmp_path):
+    """Three classes of 300, 40 and 12: the largest alone is right in 86% of the images."""
+    data = load(str(custom_sets.make("imbalanced", tmp_path)))
+    accuracy, balanced = custom_sets.baseline(data)
+    assert 0.8 < accuracy < 0.95
+    assert 1 / 3 < balanced < 0.75

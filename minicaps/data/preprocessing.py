@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minicaps.data.images import centre, fit, has_light_border
-from minicaps.data.own.arrays import ROUNDING, channels_first
+from minicaps.data.own.arrays import ROUNDING, channels_first, plain_array
 from minicaps.errors import DataError
 
 WHITE = {"b": 1, "u": 255, "i": 255}  # value of white by kind of dtype, except for uint16
@@ -97,12 +97,11 @@ def plain(image) -> np.ndarray:
     """Return an image or a batch as an array of numbers; `DataError` if that loses information."""
     if getattr(image, "mode", "L") not in ("1", "L", "RGB", "F", "I;16"):  # of Pillow
         raise DataError(f'the image has mode {image.mode}: convert it with image.convert("RGB")')
-    if isinstance(image, np.ma.MaskedArray):
-        raise DataError("the images are a masked array: fill it, as in images.filled(0)")
-    try:
-        array = np.asarray(image)
-    except ValueError:
-        raise DataError("the images have different sizes: pass a list of arrays") from None
+    array = plain_array(
+        image,
+        masked="the images are a masked array: fill it, as in images.filled(0)",
+        ragged="the images have different sizes: pass a list of arrays",
+    )
     if array.dtype.kind not in "buif":
         raise DataError(
             f"the images are of type {array.dtype}: expected an array of numbers, or a list of"

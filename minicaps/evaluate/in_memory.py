@@ -37,11 +37,7 @@ def evaluate(model: Network, images: Array | list, labels: Array) -> dict:
     """
     if not isinstance(model, Network):
         raise TypeError(f"expected a network, as load_model gives one, not {type(model).__name__}")
-    if model.preprocessing is None:
-        raise ValueError(
-            "this network does not know its images: build it with minicaps.models.build"
-        )
-    images = model.preprocessing.batch(images)
+    images = model.expected_images().batch(images)
     if len(images) == 0:
         raise DataError("there are no images to evaluate: pass at least one")
     labels = targets(labels, len(images), model.class_names, multi=model.multi)

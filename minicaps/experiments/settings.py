@@ -4,19 +4,16 @@ from typing import Any
 
 TRAINING: dict[str, Any] = {
     "validation": 0.1,
-    "shift": 0,
     "epochs": 6,
     "batch_size": 64,
     "optimizer": "adam",
-    "learning_rate": 0.001,
     "schedule": "exponential",
     "weight_decay": 0.0,
     "precision": "float32",
     "tf32": False,
 }
-DECAY = {"exponential": 0.7}  # by schedule
-SHIFT = {"mnist": 2}  # by data set
-RATE = {("capsnet", "small"): 0.003}  # by network and preset
+SHIFT = {"mnist": 2}  # by data set; else 0
+RATE: dict[tuple, float] = {("capsnet", "small"): 0.003}  # by network and preset; else 0.001
 NETWORKS: dict[str, dict[str, Any]] = {
     "capsnet": {
         "preset": "small",
@@ -50,11 +47,11 @@ def written_out(given) -> dict:
     given: options as `minicaps.train.options.complete` takes them.
     """
     model = given.get("model", "capsnet")
-    options = {"model": model, "data": "strokes", **TRAINING, **NETWORKS[model], **given}
+    options = {"model": model, "data": "strokes"} | TRAINING | NETWORKS[model] | given
     chosen = {
         "shift": 0 if options.get("compose") else SHIFT.get(options["data"], 0),
-        "learning_rate": RATE.get((model, options.get("preset", "")), options["learning_rate"]),
-        "decay": DECAY.get(options["schedule"]),
+        "learning_rate": RATE.get((model, options.get("preset")), 0.001),
     }
-    known = {key: value for key, value in chosen.items() if value is not None}
-    return options | known | given
+    if options["schedule"] == "exponential":
+        chosen["decay"] = 0.7
+    return options | chosen | given

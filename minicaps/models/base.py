@@ -52,7 +52,7 @@ class Prediction:
 
     def __repr__(self):
         lines = [f"Prediction of {len(self)} image{'s' * (len(self) != 1)}"]
-        for name, row in list(zip(self.classes, self.probabilities, strict=True))[:10]:
+        for name, row in zip(self.classes[:10], self.probabilities[:10], strict=True):
             lines.append(f"  {name}  (highest probability {row.max():.3f})")
         return "\n".join(lines + ["  …"] * (len(self) > 10))
 
@@ -115,6 +115,14 @@ class Network(Module):
             return activations / (activations.sum(axis=1, keepdims=True) + 1e-30)
         return activations
 
+    def expected_images(self) -> Preprocessing:
+        """Return the preprocessing; ValueError if the network does not know its images."""
+        if self.preprocessing is None:
+            raise ValueError(
+                "this network does not know its images: build it with minicaps.models.build"
+            )
+        return self.preprocessing
+
     def predict(
         self, images: Array | list, *, invert: bool | str = False, centre_ink: bool | str = False
     ) -> Prediction:
@@ -126,7 +134,7 @@ class Network(Module):
         ----------
         images : array (n, H, W), (n, H, W, C) or (n, C, H, W), or list of images of any sizes
             The allowed pixel values are described in
-            `minicaps.data.preprocessing.Preprocessing.batch`. Images are resized and converted to
+            `minicaps.data.preprocessing.Preprocessing.batches`. Images are resized and converted to
             grayscale or color to fit the network.
         invert, centre_ink : bool or "auto"
             See `Preprocessing.apply`; "auto" does the same as `minicaps.predict`.
@@ -142,13 +150,10 @@ class Network(Module):
         CheckpointError
             If the network outputs a non-finite score.
         """
-        if self.preprocessing is None:
-            raise ValueError(
-                "this network does not know its images: build it with minicaps.models.build"
-            )
         found, changes = [], {"invert": invert, "centre_ink": centre_ink}
+        converted = self.expected_images().batches(images, EVALUATION_BATCH, **changes)
         with evaluating(self), no_grad(), one_blas_thread():
-            for some in self.preprocessing.batches(images, EVALUATION_BATCH, **changes):
+            for some in converted:
                 activations = self(tensor_for(self, some)).activations
                 found.append(to_host(self.probabilities(activations).data))
         names = self.class_names
@@ -159,7 +164,9 @@ class Network(Module):
                 " diverged: use an earlier checkpoint"
             )
         if self.multi:
-            classes = [tuple(np.array(names)[row > SEEN].tolist()) for row in rows]
+            classes = [
+                tuple(n for n, p in zip(names, row, strict=True) if p > SEEN) for row in rows
+            ]
         else:
             classes = [names[k] for k in rows.argmax(axis=1)]
         return Prediction(classes, rows, names)

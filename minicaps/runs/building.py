@@ -52,10 +52,14 @@ def load_model(path: str | Path, device: Device | str = "cpu") -> Network:
     are restored from training for use by `predict`. Raises CheckpointError if `path` holds no
     checkpoint that this version of minicaps can read.
     """
-    device = device if isinstance(device, Device) else choose_device(device)
-    path = checkpoint.best_of(path)
+    device, path = as_device(device), checkpoint.best_of(path)
     arrays, meta = checkpoint.load(path, needs=["model"])
     return build_saved(path, arrays, meta, device).eval()
+
+
+def as_device(device) -> Device:
+    """Return a `Device`, given it or its name."""
+    return device if isinstance(device, Device) else choose_device(device)
 
 
 def build_saved(path, arrays, meta, device) -> Network:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minicaps import data
-from minicaps.backend import Device, choose_device
+from minicaps.backend import Device
 from minicaps.models import Network
 from minicaps.runs import checkpoint
-from minicaps.runs.building import build_saved
+from minicaps.runs.building import as_device, build_saved
 from minicaps.runs.configuration import Options
 
 
@@ -39,8 +39,7 @@ def open_run(path: str | Path, device: Device | str) -> Run:
 
     Raises CheckpointError if a folder does not contain `best.npz` or a file is not a checkpoint.
     """
-    device = device if isinstance(device, Device) else choose_device(device)
-    path = checkpoint.best_of(path)
+    device, path = as_device(device), checkpoint.best_of(path)
     arrays, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
     model = build_saved(path, arrays, meta, device).eval()
     with checkpoint.fitting(path):

@@ -11,6 +11,20 @@ from minicaps.errors import DataError
 ROUNDING = 1e-6  # tolerated excess over [0, 1], since resizing causes rounding errors
 
 
+def plain_array(values, *, masked, ragged) -> np.ndarray:
+    """Return `values` as an array.
+
+    Raises `DataError` with the message `masked` for a masked array, whose mask would be lost, and
+    with `ragged` if the lengths of nested sequences differ.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise DataError(masked)
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise DataError(ragged) from None
+
+
 def read_npz(path):
     """Read the images, the labels and the class names (or None) from an .npz file.
 

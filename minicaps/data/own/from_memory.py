@@ -3,6 +3,7 @@
 import numpy as np
 
 from minicaps.data.dataset import Split, count_classes
+from minicaps.data.own.arrays import plain_array
 from minicaps.data.own.labels import MOST_CLASSES, class_flags, printable
 from minicaps.data.preprocessing import as_images
 from minicaps.errors import DataError
@@ -102,12 +103,11 @@ def _plain(labels):
 
     A column becomes an array (n,). Raises `DataError` for labels that are missing or ambiguous.
     """
-    if isinstance(labels, np.ma.MaskedArray):
-        raise DataError("the labels are a masked array: leave out the images without a label")
-    try:
-        labels = np.asarray(labels)
-    except ValueError:
-        raise DataError("the labels have different lengths: expected one for each image") from None
+    labels = plain_array(
+        labels,
+        masked="the labels are a masked array: leave out the images without a label",
+        ragged="the labels have different lengths: expected one for each image",
+    )
     if labels.ndim not in (1, 2):
         raise DataError(f"the labels have shape {labels.shape}: expected one for each image")
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels

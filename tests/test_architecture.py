@@ -127,12 +127,18 @@ def lines_of_code(path):
         if token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING):
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in nodes(path):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-            value = body[0].value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                lines -= set(range(value.lineno, value.end_lineno + 1))
+        lines -= set(lines_of_docstring(node))
     return len(lines) - sum(map(lines_of_hints, nodes(path)))
+
+
+def lines_of_docstring(node):
+    """Return the range of the lines of a node's docstring, empty if it has none."""
+    body = getattr(node, "body", None)
+    if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+        text = body[0].value
+        if isinstance(text, ast.Constant) and isinstance(text.value, str):
+            return range(text.lineno, text.end_lineno + 1)
+    return range(0)
 
 
 def lines_of_hints(node):
@@ -170,7 +176,4 @@ def test_a_function_fits_on_a_screen():
 
 
 def lines_without_docstring(function):
-    text = function.body[0].value if isinstance(function.body[0], ast.Expr) else None
-    documented = isinstance(text, ast.Constant) and isinstance(text.value, str)
-    docstring = text.end_lineno - text.lineno + 1 if documented else 0
-    return function.end_lineno - function.lineno + 1 - docstring
+    return function.end_lineno - function.lineno + 1 - len(lines_of_docstring(function))

@@ -15,12 +15,11 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PAGES += [*ROOT.glob("minicaps/*/README.md"), *ROOT.glob("lessons/*.md")]
 PAGES += [*ROOT.glob("lessons/reference/*.md")]
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
-PRINTED = ["both gradients are correct\n", None, None]
 
 
 def test_the_front_page_is_short():
     assert README.count("\n") <= 130
-    assert len(SNIPPETS) == len(PRINTED)
+    assert len(SNIPPETS) == 3
 
 
 @pytest.mark.parametrize("number", [0, 1, pytest.param(2, marks=pytest.mark.slow)])

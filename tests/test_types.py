@@ -1,12 +1,12 @@
 """Public names have type hints, and the stub of Tensor matches the class."""
 
 import ast
-import importlib
 import inspect
 from pathlib import Path
 
 import pytest
 
+from lessons.machinery.web.reference import public_names
 from minicaps import Tensor
 from minicaps import tensor as tensor_module
 
@@ -17,11 +17,7 @@ MODULES = ("minicaps.optim", "minicaps.gradcheck", "minicaps.backend")
 
 def exported(name):
     """Yield the functions and methods that a module exports, and whether each belongs to an op."""
-    module = importlib.import_module(name)
-    names = getattr(module, "__all__", None) or [
-        key for key, value in vars(module).items() if getattr(value, "__module__", None) == name
-    ]
-    for value in (getattr(module, key) for key in names if not key.startswith("_")):
+    for value in public_names(name).values():
         if inspect.isclass(value):
             for key, method in vars(value).items():
                 if inspect.isfunction(method) and (key == "__init__" or not key.startswith("_")):

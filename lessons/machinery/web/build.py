@@ -80,19 +80,16 @@ def stage(folder):
         quote = r"```{code-block} python\n:caption: \1"
         text = re.sub(r"^\n?```python source=(\S+)$", quote, text, flags=re.MULTILINE)
         (folder / f"{name}.md").write_text(text, "utf-8")
-    references = sorted(path.stem for path in (LESSONS / "reference").glob("*.md"))
-    for name in references:
-        text = reference.expand((LESSONS / "reference" / f"{name}.md").read_text("utf-8"))
-        (folder / f"reference_{name}.md").write_text(text, "utf-8")
+    references = sorted((LESSONS / "reference").glob("*.md"))
+    for path in references:
+        text = reference.expand(path.read_text("utf-8"))
+        (folder / f"reference_{path.name}").write_text(text, "utf-8")
     contents = (LESSONS / "README.md").read_text("utf-8")
     contents = re.sub(r"\(reference/(\w+)\.md\)", r"(reference_\1.md)", contents)
     contents = re.sub(r"^To write or change a lesson.*\n", "", contents, flags=re.MULTILINE)
-    (folder / "index.md").write_text(
-        contents
-        + _tree("Lessons", names)
-        + _tree("Reference", [f"reference_{n}" for n in references]),
-        "utf-8",
-    )
+    contents += _tree("Lessons", names)
+    contents += _tree("Reference", [f"reference_{path.stem}" for path in references])
+    (folder / "index.md").write_text(contents, "utf-8")
 
 
 def _tree(caption, names):

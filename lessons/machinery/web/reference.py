@@ -21,14 +21,20 @@ def expand(text):
 
 def entries(module):
     """The entries of all names that a module exports."""
+    names = sorted(public_names(module).items(), key=lambda item: item[0].lower())
+    return "\n".join(filter(None, (entry(module, name, value) for name, value in names)))
+
+
+def public_names(module):
+    """{name: value} of what a module exports: its `__all__`, or what it defines."""
     here = importlib.import_module(module)
-    names = getattr(here, "__all__", None) or [
-        name
+    if exported := getattr(here, "__all__", None):
+        return {name: getattr(here, name) for name in exported}
+    return {
+        name: value
         for name, value in vars(here).items()
         if getattr(value, "__module__", None) == module and not name.startswith("_")
-    ]
-    texts = (entry(module, name, getattr(here, name)) for name in sorted(names, key=str.lower))
-    return "\n".join(filter(None, texts))
+    }
 
 
 def entry(module, name, value):
@@ -41,8 +47,7 @@ def entry(module, name, value):
     lines = [f"## {name}\n", prose(inspect.getdoc(value)), _signature(f"{module}.{name}", value)]
     if inspect.isclass(value):
         for key, method in vars(value).items():
-            documented = inspect.isfunction(method) and method.__doc__ and not key.startswith("_")
-            if documented and module.partition(".")[0] == "minicaps":
+            if inspect.isfunction(method) and method.__doc__ and not key.startswith("_"):
                 lines += [f"### {name}.{key}\n", prose(method.__doc__), _signature(key, method)]
     return "\n".join(lines)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from minicaps.cli.command import WrongUsage, guarded, number, start, usage
 from minicaps.data import NAMES, baselines, download, load, strokes
-from minicaps.data.arguments import parse_size
+from minicaps.data.arguments import AUGMENTATION, parse_size
+from minicaps.data.augmentation import Augmentation
 from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.images import file_names, write_picture
 from minicaps.data.sheet import contact_sheet
@@ -97,6 +98,7 @@ def _add_shown(commands, folder):
             metavar="PICTURE",
             help="file for the figure of samples (default: %(default)s)",
         )
+        _add_augmentation(command)
         command.set_defaults(run=_show, name=name)
         if name == "strokes":
             command.add_argument(
@@ -130,7 +132,18 @@ def _add_own(commands):
         metavar="PICTURE",
         help="file for the figure of samples (default: NAME-samples.png)",
     )
+    _add_augmentation(command)
     command.set_defaults(run=_show_own)
+
+
+def _add_augmentation(command):
+    group = command.add_argument_group(
+        "augmentation",
+        "Below each row of samples, show its images changed at random, as minicaps.train would"
+        " change them with these options.",
+    )
+    for name, (text, keywords) in AUGMENTATION.items():
+        group.add_argument(f"--{name}", help=text, **keywords)
 
 
 def _path(text):
@@ -195,12 +208,14 @@ def _export(options):
 
 def _show(options):
     data = load(options.name, folder=options.data_dir)
+    changes = _changes(options, data)
     _describe(data)
-    _picture(options.out, data)
+    _picture(options.out, data, changes)
 
 
 def _show_strokes(options):
     data = load(options.name, seed=options.seed)
+    changes = _changes(options, data)
     _describe(data)
     poses = data.train.poses
     print(f"\n{'pose':14}{'lowest':>9}{'mean':>9}{'highest':>9}")
@@ -211,7 +226,7 @@ def _show_strokes(options):
     print(f"  linear (softmax regression on all training images)  {linear:.1%}")
     nearest = baselines.nearest_neighbour(data.train.take(slice(NEIGHBOURS)), data.test)
     print(f"  nearest neighbor among {NEIGHBOURS:,} training images       {nearest:.1%}")
-    _picture(options.out, data, strokes.POSE_NAMES)
+    _picture(options.out, data, changes, strokes.POSE_NAMES)
 
 
 def _show_own(options):
@@ -219,10 +234,20 @@ def _show_own(options):
     out = options.out or Path(f"{data.name}-samples.png")
     if options.path.resolve() in out.resolve().parents:
         raise DataError(f"{out} would be inside the data folder: choose another place with --out")
+    changes = _changes(options, data)
     for note in data.notes:
         print(f"Note: {note}")
     _describe(data)
-    _picture(out, data, ink=False)
+    _picture(out, data, changes, ink=False)
+
+
+def _changes(options, data):
+    """Return the augmentation that the options ask for."""
+    given = {name: getattr(options, name) for name in AUGMENTATION}
+    changes = Augmentation(**{name: value for name, value in given.items() if value is not None})
+    with usage():
+        changes.check_size(*data.train.shape[1:])
+    return changes
 
 
 def _describe(data):
@@ -239,10 +264,14 @@ def _describe(data):
         print(f"{name:{width}}{train:>9,}{test:>9,}")
 
 
-def _picture(path, data, pose_names=(), **keywords):
+def _picture(path, data, changes, pose_names=(), **keywords):
+    shown = changes if changes.active else None
     with writing(path):
-        contact_sheet(path, data.train, data.class_names, pose_names, **keywords)
+        contact_sheet(path, data.train, data.class_names, pose_names, changes=shown, **keywords)
     print(f"\nfigure of training samples: {path}")
+    if shown:
+        flags = [f"--{name} {value}".removesuffix(".0") for name, value in changes.active.items()]
+        print(f"below each row: its images as training with {' '.join(flags)} might see them")
 
 
 if __name__ == "__main__":

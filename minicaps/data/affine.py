@@ -9,6 +9,7 @@ digit stay inside the image.
 
 import numpy as np
 
+from minicaps.backend import Array, array_module
 from minicaps.data.dataset import Split, generator
 
 SIZE = 40  # pixels, height and width
@@ -72,13 +73,29 @@ def _read(images, matrices, moves, size):
     new = np.stack([across.ravel(), down.ravel()]) - (size - 1) / 2
     x, y = (np.linalg.inv(matrices) @ (new - moves[:, :, None])).swapaxes(0, 1)
     x, y = x + (width - 1) / 2, y + (height - 1) / 2  # in the old image, (n, size·size)
-    left, above = np.floor(x), np.floor(y)
-    padded, each = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1))), np.arange(n)[:, None]
-    found = 0
-    for row, share_of_row in ((above, above + 1 - y), (above + 1, y - above)):
-        for column, share in ((left, left + 1 - x), (left + 1, x - left)):
-            r = np.clip(row + 1, 0, height + 1).astype(int)  # the padding is zero
-            c = np.clip(column + 1, 0, width + 1).astype(int)
-            found = found + (share_of_row * share)[..., None] * padded[each, :, r, c]
-    pixels = found.reshape(n, size, size, -1).transpose(0, 3, 1, 2)
-    return np.clip(pixels, 0, 1)
+    return np.clip(interpolated(images, x, y).reshape(n, -1, size, size), 0, 1)
+
+
+def interpolated(images: Array, x: Array, y: Array, outside: Array | None = None) -> Array:
+    """Interpolate images (n, C, H, W) bilinearly at points (n, P), and return (n, C, P).
+
+    The pixel in row i and column k is at y = i and x = k. Pixels outside an image have the color
+    `outside` (n, C, 1, 1), or are zero if it is None. All arrays are on the same device, which may
+    be a GPU.
+    """
+    xp, (n, channels, height, width) = array_module(images), images.shape
+    x, y = xp.clip(x, -1, width), xp.clip(y, -1, height)  # beyond, all is outside
+    left, above = xp.floor(x), xp.floor(y)
+    padded = xp.pad(images, ((0, 0), (0, 0), (1, 2), (1, 2)))
+    if outside is not None:
+        padded[:, :, :1] = padded[:, :, height + 1 :] = outside
+        padded[..., :1] = padded[..., width + 1 :] = outside
+    row, image = padded.strides[2] // padded.itemsize, padded[0, 0].size
+    first = ((above + 1).astype(int) * row + (left + 1).astype(int))[:, None]
+    first = first + xp.arange(n * channels).reshape(n, channels, 1) * image
+    padded, found = padded.reshape(-1), 0
+    for down, share_of_row in ((0, above + 1 - y), (row, y - above)):
+        for right, share in ((0, left + 1 - x), (1, x - left)):
+            pixels = padded[down + right :].take(first)
+            found = found + (share_of_row * share)[:, None] * pixels
+    return found

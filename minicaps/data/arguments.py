@@ -5,6 +5,26 @@ import os
 import re
 
 from minicaps import data
+from minicaps.cli.command import number
+from minicaps.data.augmentation import FLIPS
+
+# Options of augmentation: the help text, and how `argparse` reads the value
+AUGMENTATION: dict[str, tuple[str, dict]] = {
+    "shift": ("shift images by up to N pixels", {"metavar": "N", "type": number(int, 0)}),
+    "rotate": (
+        "rotate by up to DEGREES, 0 to 180",
+        {"metavar": "DEGREES", "type": number(float, 0, 180, ends="[]")},
+    ),
+    "zoom": (
+        "scale by 1-FACTOR to 1+FACTOR; below 1",
+        {"metavar": "FACTOR", "type": number(float, 0, 1)},
+    ),
+    "flip": ("mirror at random", {"choices": FLIPS}),
+    "brightness": (
+        "multiply pixels by 1-AMOUNT to 1+AMOUNT; below 1",
+        {"metavar": "AMOUNT", "type": number(float, 0, 1)},
+    ),
+}
 
 
 def data_source(text):

@@ -1,13 +1,14 @@
 """Iterate over reproducible batches, so that training can be resumed within an epoch.
 
-The random numbers for shuffling and shifting are drawn by NumPy on the host. Images are gathered
-and shifted on the device that holds them. The CPU and the GPU run the same code, so their batches
-are bit-identical.
+The random numbers for shuffling and augmentation are drawn by NumPy on the host. Images are
+gathered and augmented on the device that holds them. The CPU and the GPU run the same code, so
+their batches are bit-identical.
 """
 
 import numpy as np
 
 from minicaps.backend import array_module
+from minicaps.data.augmentation import Augmentation, brightened, transformed
 from minicaps.data.dataset import Split, generator
 
 SHARE = 0.5  # largest fraction of a GPU's free memory for images; training needs the rest
@@ -25,23 +26,25 @@ def resident(split: Split, device) -> Split:
     return split.on(device)
 
 
-def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift=0, parts=False):
+def batches(
+    split: Split, batch_size: int, *, seed=None, epoch=0, start=0, parts=False, **augmentation
+):
     """Iterate over one epoch in batches.
 
     Parameters
     ----------
     split : `Split` or `Composed` images
     batch_size : number of samples per batch; the last batch may be smaller
-    seed : seed of the order and the shifts, or None for the order of the split
+    seed : seed of the order and the augmentation, or None for the order of the split
         The order is drawn from (seed, epoch). If a seed is given, composed images are generated
         anew in each epoch.
     epoch : number of the epoch
     start : number of batches to skip
-        The shifts of a batch are drawn from (seed, epoch, index of the batch), so the remaining
-        batches are bit-identical to those of a full epoch.
-    shift : largest random shift of each image along each axis, in pixels; for training only
-        The shift is an integer drawn from -shift..shift and requires a seed. Zeros are shifted in.
+        The augmentation of a batch is drawn from (seed, epoch, index of the batch), so the
+        remaining batches are bit-identical to those of a full epoch.
     parts : whether to include the members of composed images, each alone
+    **augmentation : random changes of the images, such as shift=2; for training only
+        The arguments of `minicaps.data.augmentation.Augmentation`. They require a seed.
 
     Returns
     -------
@@ -55,19 +58,18 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
         the function is called, before any batch is requested.
     """
     count = number_of_batches(len(split), batch_size)
-    smallest_side = min(split.shape[1:])
+    changes = Augmentation(**augmentation)
     if not 0 <= start <= count:
         raise ValueError(
             f"start must be between 0 and the {count} batches of an epoch, got {start}"
         )
-    if not 0 <= shift < smallest_side:
-        raise ValueError(
-            f"shift must be 0 to {smallest_side - 1} pixels for these images, got {shift}"
-        )
-    if shift and seed is None:
-        raise ValueError(f"shift={shift} requires random numbers: give a seed")
-    if shift and parts:
-        raise ValueError("the members of composed images cannot be shifted: omit --shift")
+    changes.check_size(*split.shape[1:])
+    if changes.active and seed is None:
+        given = ", ".join(f"{name}={value}" for name, value in changes.active.items())
+        raise ValueError(f"{given} requires random numbers: give a seed")
+    if changes.active and parts:
+        flags = ", ".join(f"--{name}" for name in changes.active)
+        raise ValueError(f"the members of composed images cannot be augmented: omit {flags}")
     if seed is not None:
         split = split.at(epoch)
     order = (
@@ -78,12 +80,27 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
         for index in range(start, count):
             which = order[index * batch_size : (index + 1) * batch_size]
             images, labels = split.pick(which)
-            if shift:
-                random = generator(seed, 1, epoch, index)
-                images = shifted(images, random.integers(-shift, shift + 1, (len(which), 2)))
+            if changes.active:
+                images = augmented(images, changes, seed=seed, epoch=epoch, index=index)
             yield (images, labels, split.parts(which)) if parts else (images, labels)
 
     return generate()
+
+
+def augmented(images, changes: Augmentation, *, seed, epoch, index):
+    """Augment the images (n, channels, height, width) of one batch.
+
+    The random numbers depend only on the seed, the epoch and the index of the batch. If only shifts
+    move pixels, no pixel is interpolated.
+    """
+    n, shift = len(images), changes.shift
+    offsets = generator(seed, 1, epoch, index).integers(-shift, shift + 1, (n, 2))
+    matrices, factors = changes.draw(n, generator(seed, 1, epoch, index, 1))
+    if changes.resamples:
+        images = transformed(images, matrices, offsets)
+    elif shift:
+        images = shifted(images, offsets)
+    return brightened(images, factors) if changes.brightness else images
 
 
 def number_of_batches(samples: int, batch_size: int) -> int:

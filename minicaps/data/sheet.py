@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from minicaps.data.augmentation import Augmentation
+from minicaps.data.batches import augmented
 from minicaps.data.dataset import Split, of_class
 from minicaps.data.images import fit
 
@@ -11,8 +13,13 @@ LETTERS = 24  # the largest length of a class name
 LARGEST = 64  # pixels per side; larger images are shrunk
 
 
-def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
+def contact_sheet(
+    path, split: Split, class_names, pose_names=(), *, ink=True, changes: Augmentation | None = None
+):
     """Write a figure that shows the first samples of up to `ROWS` classes.
+
+    If there are `changes`, the samples of each class are shown a second time in the row below,
+    augmented as in training, and repeated if they are fewer than the columns.
 
     If the split has poses (n, d), an additional row shows the first sample of every second class,
     labeled with its pose. Grayscale images are drawn dark on light, like ink on paper, unless `ink`
@@ -21,7 +28,7 @@ def contact_sheet(path, split: Split, class_names, pose_names=(), *, ink=True):
     from matplotlib import rc_context
 
     with rc_context({"text.parse_math": False}):  # a name such as $5 is no formula
-        _draw(path, split, [*map(_short, class_names[:ROWS])], pose_names, ink)
+        _draw(path, split, [*map(_short, class_names[:ROWS])], pose_names, ink, changes)
 
 
 def _short(name):
@@ -29,7 +36,7 @@ def _short(name):
     return name if len(name) <= LETTERS else f"{name[: LETTERS - 9]}…{name[-8:]}"
 
 
-def _draw(path, split, class_names, pose_names, ink):
+def _draw(path, split, class_names, pose_names, ink, changes):
     """Draw the contact sheet with these names."""
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
@@ -37,14 +44,21 @@ def _draw(path, split, class_names, pose_names, ink):
     poses = () if split.poses is None else split.poses
     posed = classes[::2] if len(poses) else ()
     below = 2.4 if posed else 0.2  # inches
-    above = 0.62 * len(classes)
+    above = 0.62 * len(classes) * (2 if changes else 1)
     figure = Figure(figsize=(11, above + below), layout="constrained")
     upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=(above, below))[:, 0]
 
     samples = [np.flatnonzero(of_class(split.labels, label))[:COLUMNS] for label in classes]
     axes = upper.subplots()
     white = 0 if ink and split.images.shape[1] == 1 else 1  # the color of the page
-    strips = [_strip(_small(split.images[row]), COLUMNS, white) for row in samples]
+    rows = [[split.images[row] for row in samples]]
+    if changes:
+        again = [split.images[np.resize(row, COLUMNS if len(row) else 0)] for row in samples]
+        rows += [[augmented(x, changes, seed=0, epoch=0, index=k) for k, x in enumerate(again)]]
+    strips = [
+        np.concatenate([_strip(_small(images), COLUMNS, white) for images in of_a_class])
+        for of_a_class in zip(*rows, strict=True)
+    ]
     _show(axes, np.concatenate(strips), ink)
     height = len(strips[0])
     axes.set_yticks(height * (np.arange(len(classes)) + 0.5) - 0.5, class_names)

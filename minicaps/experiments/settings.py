@@ -4,6 +4,10 @@ from typing import Any
 
 TRAINING: dict[str, Any] = {
     "validation": 0.1,
+    "rotate": 0.0,
+    "zoom": 0.0,
+    "flip": "none",
+    "brightness": 0.0,
     "epochs": 6,
     "batch_size": 64,
     "optimizer": "adam",

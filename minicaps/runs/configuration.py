@@ -7,6 +7,7 @@ their meaning, the allowed values, and the allowed combinations.
 from dataclasses import asdict, dataclass, fields
 
 from minicaps import data
+from minicaps.data.augmentation import Augmentation
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,11 @@ class DataOptions:
     compose: int | None = None
     layout: str | None = None
     validation: float | int = 0.1  # fraction or number of images
-    shift: int | None = None
+    shift: int | None = None  # pixels; here and below, None: not decided, which means off
+    rotate: float | None = None  # degrees
+    zoom: float | None = None
+    flip: str | None = None
+    brightness: float | None = None
 
     def load(self, seed) -> data.Dataset:
         """Load the data; see `minicaps.data.load` for the meaning of `seed` and the errors."""
@@ -33,6 +38,12 @@ class DataOptions:
             compose=self.compose,
             layout=self.layout or "overlap",
         )
+
+    @property
+    def augmentation(self) -> dict:
+        """Return the augmentation as keyword arguments of `minicaps.data.batches.batches`."""
+        values = {field.name: getattr(self, field.name) for field in fields(Augmentation)}
+        return {name: value for name, value in values.items() if value is not None}
 
     def split(self, dataset, seed):
         """Return the training set and the validation set.

@@ -4,14 +4,15 @@ The defaults are given where the options are declared, in `minicaps.runs.configu
 """
 
 import argparse
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from minicaps import data, models, optim
 from minicaps.cli.command import number
-from minicaps.data.arguments import data_source, parse_size
+from minicaps.data.arguments import AUGMENTATION, data_source, parse_size
+from minicaps.data.augmentation import Augmentation
 from minicaps.data.compose import LAYOUTS
 from minicaps.data.own import from_memory
 from minicaps.errors import CheckpointError
@@ -23,6 +24,7 @@ from minicaps.runs.configuration import ModelOptions, Options
 DEFAULTS = Options().to_dict()
 CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}  # with --resume
 PRESETS = ("paper", "small")
+NO_AUGMENTATION = asdict(Augmentation())
 DEFAULT_SHIFT = {"mnist": 2}  # pixels; 0 for other data sets
 DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; else 0.001
 
@@ -39,7 +41,7 @@ def complete(given) -> Options:
     flat = {**DEFAULTS, **given}
     name = flat["model"]
     flat |= _options_of_the_model(name, given)
-    defaults = {
+    defaults = NO_AUGMENTATION | {
         "layout": "overlap" if flat["compose"] else None,
         "shift": 0 if flat["compose"] else DEFAULT_SHIFT.get(flat["data"], 0),
         "learning_rate": DEFAULT_LEARNING_RATE.get((name, flat["preset"]), 0.001),
@@ -222,8 +224,9 @@ def _data_options(group):
     _add(group, "layout", "how they are placed", "overlap", choices=LAYOUTS)
     text = "fraction or number held out to choose the epoch"
     _add(group, "validation", text, metavar="PART", type=_share_or_count)
-    text = "shift images by up to N pixels"
-    _add(group, "shift", text, "2 for mnist, else 0", metavar="N", type=_WHOLE)
+    for name, (text, keywords) in AUGMENTATION.items():
+        default = "2 for mnist, else 0" if name == "shift" else NO_AUGMENTATION[name]
+        _add(group, name, text, default, **keywords)
 
 
 def _model_options(group):
@@ -264,7 +267,7 @@ def _optimization_options(group):
 
 
 def _run_options(group):
-    text = "seed of initial values, drawn data, order, shifts"
+    text = "seed of initial values, drawn data, order, augmentation"
     _add(group, "seed", text, metavar="N", type=_WHOLE)
     text = "train N runs with different seeds; report the spread"
     _add(group, "seeds", text, metavar="N", type=number(int, 2))

@@ -52,7 +52,7 @@ class Trainer:
         self.batches = number_of_batches(len(self.training), own.batch_size)
         self.learner = Learner(self.model, options, device, self.batches)
         self.epoch = self.batch = 0
-        self._rest_of_epoch()  # rejects an unsuitable shift now, not during training
+        self._rest_of_epoch()  # rejects an unsuitable augmentation now, not during training
         self.history, self.best, self.seconds, self.warnings = [], None, 0.0, {}
 
     def run(self):
@@ -101,8 +101,8 @@ class Trainer:
             seed=options.run.seed,
             epoch=self.epoch,
             start=self.batch,
-            shift=options.data.shift,
             parts=bool(options.data.compose and options.model.reconstruction),
+            **options.data.augmentation,
         )
 
     def train_epoch(self):

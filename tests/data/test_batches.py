@@ -152,7 +152,13 @@ def test_the_order_depends_on_seed_and_epoch():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"seed": 3, "epoch": 2}, {"seed": 3, "epoch": 2, "shift": 2}]
+    "options",
+    [
+        {},
+        {"seed": 3, "epoch": 2},
+        {"seed": 3, "epoch": 2, "shift": 2},
+        {"seed": 3, "epoch": 2, "rotate": 30, "zoom": 0.2, "flip": "both", "brightness": 0.5},
+    ],
 )
 def test_starting_later_gives_the_same_batches(options):
     whole = list(batches(split_of(23), 4, **options))

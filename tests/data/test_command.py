@@ -174,7 +174,7 @@ def test_a_folder_that_cannot_be_written(here, capsys):
 def test_a_picture_that_cannot_be_written(here, monkeypatch, capsys):
     Tiny(monkeypatch, "mnist", arrays_of(0)).write(here / "told")
 
-    def full(*arguments):
+    def full(*arguments, **keywords):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(command, "contact_sheet", full)
@@ -204,3 +204,37 @@ print([name for name in ("matplotlib", "pooch", "requests", "tqdm", "cupy") if n
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_augmented_samples_are_shown_below_the_samples(here, capsys):
+    """Each class then has two rows, and the images of a class of few fill the row."""
+    random = np.random.default_rng(0)
+    images = np.zeros((12, 20, 20), np.float32)
+    images[:, 5:15, 5:15] = random.uniform(0.5, 1, (12, 10, 10))
+    np.savez(here / "two.npz", images=images, labels=np.arange(12) % 2)
+    assert command.main(["two.npz", "--out", "plain.png"]) == 0
+    assert "below each row" not in capsys.readouterr().out
+    options = ["--shift", "2", "--rotate", "15", "--zoom", "0.2", "--flip", "both"]
+    assert command.main(["two.npz", "--out", "more.png", *options]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == (
+        "below each row: its images as training with --shift 2 --rotate 15 --zoom 0.2 --flip both"
+        " might see them"
+    )
+    plain, more = (matplotlib.image.imread(name) for name in ("plain.png", "more.png"))
+    assert 1.7 < len(more) / len(plain) < 2
+    lit = [(x[..., :3].min(axis=2) > 0.4) & (x[..., :3].max(axis=2) < 0.99) for x in (plain, more)]
+    half = lit[0].shape[1] // 2
+    assert not lit[0][:, half + 200 :].any() and lit[1][:, half + 200 :].any()
+
+
+@pytest.mark.parametrize("name", ["strokes", "mnist", "two.npz"])
+def test_a_shift_beyond_the_images_is_refused(here, monkeypatch, capsys, name):
+    Tiny(monkeypatch, "mnist", arrays_of(0)).write(here / "told")
+    images = np.random.default_rng(0).random((12, 20, 20))
+    np.savez(here / "two.npz", images=images, labels=np.arange(12) % 2)
+    folder = ["--data-dir", "told"] if name == "mnist" else []
+    with pytest.raises(SystemExit):
+        command.main([name, "--shift", "28", *folder])
+    assert "pixels for these images, got 28" in capsys.readouterr().err
+    assert not list(here.glob("*.png"))

@@ -324,6 +324,7 @@ def test_composed_pictures_are_no_single_ones():
         (("--compose", "2", "--loss", "cross-entropy"), "cross-entropy requires exactly one class"),
         (("--compose", "2", "--model", "matrix-capsnet"), "try --loss margin"),
         (("--compose", "2", "--shift", "2"), "omit --shift"),
+        (("--compose", "2", "--rotate", "5", "--flip", "both"), "omit --rotate, --flip"),
     ],
 )
 def test_what_does_not_go_together_is_refused(capsys, options, message):

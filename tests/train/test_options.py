@@ -11,7 +11,14 @@ from tiny_runs import TINY, history, parameters, run, same, saved, summary
 from minicaps import data, models
 from minicaps.runs.configuration import Options
 from minicaps.train import __main__ as train
-from minicaps.train.options import CHANGEABLE, DEFAULTS, OF_THE_MODEL, complete, make_parser
+from minicaps.train.options import (
+    CHANGEABLE,
+    DEFAULTS,
+    NO_AUGMENTATION,
+    OF_THE_MODEL,
+    complete,
+    make_parser,
+)
 from minicaps.train.trainer import Trainer
 
 ACTIONS = [a for a in make_parser()._actions if not isinstance(a, argparse._HelpAction)]
@@ -30,7 +37,7 @@ def test_help_explains_every_option_on_two_screens(monkeypatch, capsys):
         train.main(["--help"])
     assert stopped.value.code == 0
     shown = capsys.readouterr().out
-    assert len(shown.splitlines()) <= 60
+    assert len(shown.splitlines()) <= 66
     assert max(map(len, shown.splitlines())) <= 80
     for group in ("data", "model", "optimization", "run"):
         assert f"\n\n{group}" in shown
@@ -70,6 +77,9 @@ NONSENSE = {
     "layout": ("above", ""),
     "validation": ("1.0", "1e3", "inf", "-1", "-0.1", *NO_NUMBERS),
     "shift": NO_COUNTS,
+    "rotate": ("-1", "181", "inf", *NO_NUMBERS),
+    "zoom": ("-0.1", "1", "inf", *NO_NUMBERS),
+    "brightness": ("-0.1", "1", "inf", *NO_NUMBERS),
     "iterations": ("0", *NO_COUNTS),
     "inverse_temperature": ("0", "-1", "inf", "1e999", *NO_NUMBERS),
     "dropout": ("1", "-0.1", "inf", *NO_NUMBERS),
@@ -233,6 +243,10 @@ CHANGES_WHAT_IS_LEARNED = {
     "compose": "2",
     "validation": "5",
     "shift": "1",
+    "rotate": "10.0",
+    "zoom": "0.2",
+    "flip": "horizontal",
+    "brightness": "0.2",
     "preset": "paper",
     "routing": "learned",
     "update": "recompute",
@@ -370,7 +384,7 @@ def test_every_option_has_a_test_that_it_is_obeyed():
 
 
 def test_complete_adds_the_defaults():
-    filled = {"out": "x", "shift": 0, "learning_rate": 0.003, "loss": "margin"}
+    filled = NO_AUGMENTATION | {"out": "x", "learning_rate": 0.003, "loss": "margin"}
     of_the_class = {"routing": "agreement", "squash": "paper"}
     assert complete({"out": "x"}).to_dict() == DEFAULTS | filled | of_the_class
     assert complete({"preset": "paper"}).to_dict()["learning_rate"] == 0.001

@@ -50,6 +50,10 @@ def test_equal_seeds_train_bit_equal_and_others_do_not():
 VARIANTS = {
     "default": (),
     "shifted": ("--shift", "2"),
+    "augmented": (
+        *("--shift", "1", "--rotate", "20", "--zoom", "0.2"),
+        *("--flip", "both", "--brightness", "0.3"),
+    ),
     "sgd, clipped": ("--optimizer", "sgd", "--learning-rate", "0.1", "--clip", "0.05"),
     "decay, constant": ("--weight-decay", "0.1", "--schedule", "constant"),
     "float64": ("--precision", "float64", "--reconstruction", "0"),

@@ -129,9 +129,16 @@ def test_tf32_rounds_products(gpu, allowed):
 # --- Data, and a complete run --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shift", [0, 2])
-def test_batches_made_there_or_copied_there_are_those_of_the_cpu(gpu, shift):
-    split, key = load("strokes", limit=100).train, {"seed": 3, "epoch": 1, "shift": shift}
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"shift": 2},
+        {"shift": 2, "rotate": 30, "zoom": 0.2, "flip": "both", "brightness": 0.5},
+    ],
+)
+def test_batches_made_there_or_copied_there_are_those_of_the_cpu(gpu, changes):
+    split, key = load("strokes", limit=100).train, {"seed": 3, "epoch": 1, **changes}
     there = batching.resident(split, gpu)
     assert device_of(there.images) == device_of(there.labels) == "gpu"
     made = batching.batches(there, 16, **key)

@@ -68,12 +68,12 @@ def transformed(images, matrices, moves, size=SIZE):
 
 
 def _read(images, matrices, moves, size):
-    n, _, height, width = images.shape
+    *count, height, width = images.shape
     across, down = np.meshgrid(np.arange(size), np.arange(size))
     new = np.stack([across.ravel(), down.ravel()]) - (size - 1) / 2
     x, y = (np.linalg.inv(matrices) @ (new - moves[:, :, None])).swapaxes(0, 1)
     x, y = x + (width - 1) / 2, y + (height - 1) / 2  # in the old image, (n, size·size)
-    return np.clip(interpolated(images, x, y).reshape(n, -1, size, size), 0, 1)
+    return np.clip(interpolated(images, x, y).reshape(*count, size, size), 0, 1)
 
 
 def interpolated(images: Array, x: Array, y: Array, outside: Array | None = None) -> Array:
@@ -90,7 +90,7 @@ def interpolated(images: Array, x: Array, y: Array, outside: Array | None = None
     if outside is not None:
         padded[:, :, :1] = padded[:, :, height + 1 :] = outside
         padded[..., :1] = padded[..., width + 1 :] = outside
-    row, image = padded.strides[2] // padded.itemsize, padded[0, 0].size
+    row, image = width + 3, (height + 3) * (width + 3)  # their pixels, padded
     first = ((above + 1).astype(int) * row + (left + 1).astype(int))[:, None]
     first = first + xp.arange(n * channels).reshape(n, channels, 1) * image
     padded, found = padded.reshape(-1), 0

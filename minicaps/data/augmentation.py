@@ -99,7 +99,8 @@ def transformed(images: Array, matrices: np.ndarray, offsets: np.ndarray) -> Arr
     mapping = xp.asarray(mapping[..., None, None].astype(images.dtype))
     across = xp.arange(width, dtype=images.dtype) - (width - 1) / 2
     down = xp.arange(height, dtype=images.dtype)[:, None] - (height - 1) / 2
-    x, y = ((by_x * across + start + by_y * down).reshape(n, -1) for by_x, by_y, start in mapping)
+    size = height * width
+    x, y = ((by_x * across + start + by_y * down).reshape(n, size) for by_x, by_y, start in mapping)
     return xp.clip(interpolated(images, x, y, ground(images)).reshape(images.shape), 0, 1)
 
 

@@ -76,20 +76,19 @@ def _read(images, matrices, moves, size):
     return np.clip(interpolated(images, x, y).reshape(*count, size, size), 0, 1)
 
 
-def interpolated(images: Array, x: Array, y: Array, outside: Array | None = None) -> Array:
+def interpolated(images: Array, x: Array, y: Array, fill: Array | float = 0) -> Array:
     """Interpolate images (n, C, H, W) bilinearly at points (n, P), and return (n, C, P).
 
-    The pixel in row i and column k is at y = i and x = k. Pixels outside an image have the color
-    `outside` (n, C, 1, 1), or are zero if it is None. All arrays are on the same device, which may
-    be a GPU.
+    The pixel in row i and column k is at y = i and x = k. Pixels outside an image have the value
+    `fill`, a number or an array (n, C, 1, 1). All arrays are on the same device, which may be a
+    GPU.
     """
     xp, (n, channels, height, width) = array_module(images), images.shape
     x, y = xp.clip(x, -1, width), xp.clip(y, -1, height)  # beyond, all is outside
     left, above = xp.floor(x), xp.floor(y)
-    padded = xp.pad(images, ((0, 0), (0, 0), (1, 2), (1, 2)))
-    if outside is not None:
-        padded[:, :, :1] = padded[:, :, height + 1 :] = outside
-        padded[..., :1] = padded[..., width + 1 :] = outside
+    padded = xp.empty((n, channels, height + 3, width + 3), images.dtype)
+    padded[:] = fill
+    padded[:, :, 1:-2, 1:-2] = images
     row, image = width + 3, (height + 3) * (width + 3)  # their pixels, padded
     first = ((above + 1).astype(int) * row + (left + 1).astype(int))[:, None]
     first = first + xp.arange(n * channels).reshape(n, channels, 1) * image

@@ -83,13 +83,13 @@ class Augmentation:
         return matrices, 1 + self.brightness * light
 
 
-def transformed(images: Array, matrices: np.ndarray, offsets: np.ndarray) -> Array:
+def transformed(images: Array, matrices: np.ndarray, offsets: np.ndarray, fill: Array) -> Array:
     """Apply affine transformations to images (n, C, H, W) on any device.
 
     A point (x, y) is mapped to `matrices` (n, 2, 2) · (x, y) and then moved by `offsets` (n, 2),
     (down, right), in pixels. The origin is the center of the image; the x-axis points to the right,
-    and the y-axis points down. The result is interpolated bilinearly. Pixels outside the image get
-    the color of `ground`. Where source positions are whole pixels, the result is exact.
+    and the y-axis points down. The result is interpolated bilinearly. Pixels outside an image have
+    the color `fill` (n, C, 1, 1). Where source positions are whole pixels, the result is exact.
     """
     xp, (n, _, height, width) = array_module(images), images.shape
     back, moves = np.linalg.inv(matrices), np.asarray(offsets)[:, ::-1, None]  # moves: x, y
@@ -101,7 +101,7 @@ def transformed(images: Array, matrices: np.ndarray, offsets: np.ndarray) -> Arr
     down = xp.arange(height, dtype=images.dtype)[:, None] - (height - 1) / 2
     size = height * width
     x, y = ((by_x * across + start + by_y * down).reshape(n, size) for by_x, by_y, start in mapping)
-    return xp.clip(interpolated(images, x, y, ground(images)).reshape(images.shape), 0, 1)
+    return xp.clip(interpolated(images, x, y, fill).reshape(images.shape), 0, 1)
 
 
 def ground(images: Array) -> Array:

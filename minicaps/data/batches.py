@@ -8,7 +8,7 @@ their batches are bit-identical.
 import numpy as np
 
 from minicaps.backend import array_module
-from minicaps.data.augmentation import Augmentation, brightened, transformed
+from minicaps.data.augmentation import Augmentation, brightened, ground, transformed
 from minicaps.data.dataset import Split, generator
 
 SHARE = 0.5  # largest fraction of a GPU's free memory for images; training needs the rest
@@ -97,7 +97,7 @@ def augmented(images, changes: Augmentation, *, seed, epoch, index):
     offsets = generator(seed, 1, epoch, index).integers(-shift, shift + 1, (n, 2))
     matrices, factors = changes.draw(n, generator(seed, 1, epoch, index, 1))
     if changes.resamples:
-        images = transformed(images, matrices, offsets)
+        images = transformed(images, matrices, offsets, ground(images))
     elif shift:
         images = shifted(images, offsets)
     return brightened(images, factors) if changes.brightness else images

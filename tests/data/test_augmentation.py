@@ -5,7 +5,8 @@ import pytest
 
 from minicaps.backend import choose_device
 from minicaps.data import Split, affine
-from minicaps.data.augmentation import Augmentation, brightened, ground, transformed
+from minicaps.data.augmentation import Augmentation, brightened, ground
+from minicaps.data.augmentation import transformed as transformed_on
 from minicaps.data.batches import batches, resident, shifted
 from minicaps.runs.configuration import Options
 from minicaps.train import fit
@@ -16,6 +17,10 @@ NO_SHIFT = np.zeros((2, 2), int)
 
 def images_of(n=2, channels=1, height=9, width=9):
     return np.random.default_rng(n).random((n, channels, height, width), np.float32)
+
+
+def transformed(images, matrices, offsets):
+    return transformed_on(images, matrices, offsets, ground(images))
 
 
 def split_of(n, **shape):

@@ -32,6 +32,7 @@ def load(
     size: Sequence[int] | None = None,
     compose: int | None = None,
     layout: str = "overlap",
+    skip_bad: bool = False,
 ) -> Dataset:
     """Load a built-in data set by name, or custom data by path.
 
@@ -52,6 +53,7 @@ def load(
     compose : number of images of different classes that are combined into each image
         Training images are composed of training images only, test images of test images.
     layout : arrangement of composed images; see `minicaps.data.compose.compose`
+    skip_bad : whether to leave out files of custom data that cannot be used
 
     Returns
     -------
@@ -66,13 +68,15 @@ def load(
     DataError
         If a file is missing or damaged, or belongs to a different data set.
     """
-    dataset = _load(name, folder, limit, seed, size)
+    dataset = _load(name, folder, limit, seed, size, own.Reading(skip_bad=skip_bad))
     return dataset if compose is None else _composed(dataset, compose, layout, seed)
 
 
-def _load(name, folder, limit, seed, size):
+def _load(name, folder, limit, seed, size, reading):
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1 training sample, got {limit}")
+    if name in NAMES and reading != own.Reading():
+        raise ValueError(f"{name} can be read in one way only: leave skip_bad out")
     if name in download.SOURCES:
         train, test = download.read(name, folder, limit)
         dataset = Dataset(name, train, test, download.SOURCES[name].class_names)
@@ -82,7 +86,7 @@ def _load(name, folder, limit, seed, size):
     elif name == "strokes":
         dataset = _strokes(limit, seed)
     elif os.path.exists(name):
-        return own.load(name, limit=limit, seed=seed, size=size)
+        return own.load(name, limit=limit, seed=seed, size=size, reading=reading)
     else:
         raise ValueError(
             f"unknown data set {name!r}, and no such path: choose from {', '.join(NAMES)}, or give"

@@ -125,6 +125,9 @@ def _add_own(commands):
         "--seed", type=number(int, 0), default=0, help="seed of the test split (default: 0)"
     )
     command.add_argument(
+        "--skip-bad", action="store_true", help="leave out files that cannot be used"
+    )
+    command.add_argument(
         "--out",
         type=_png,
         metavar="PICTURE",
@@ -215,7 +218,12 @@ def _show_strokes(options):
 
 
 def _show_own(options):
-    data = load(str(options.path.absolute()), seed=options.seed, size=options.size)
+    data = load(
+        str(options.path.absolute()),
+        seed=options.seed,
+        size=options.size,
+        skip_bad=options.skip_bad,
+    )
     out = options.out or Path(f"{data.name}-samples.png")
     if options.path.resolve() in out.resolve().parents:
         raise DataError(f"{out} would be inside the data folder: choose another place with --out")

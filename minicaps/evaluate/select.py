@@ -29,13 +29,16 @@ class Samples:
     notes: tuple[str, ...] = ()
 
 
-def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Samples:
+def choose(
+    run: Run, *, source=None, part=None, folder=None, invert=False, skip_bad=False
+) -> Samples:
     """Return the images from one part of the run's own data or from another source.
 
     source: name of a data set, or a path; by default, the data that the run was trained on. part:
     one of PARTS; by default, "test" for the run's own data and all images of another source.
     folder: folder to search first for the files of a named data set. invert: whether to invert
-    light and dark in another source.
+    light and dark in another source. skip_bad: whether to leave out files of another source that
+    cannot be used.
 
     Raises `WrongUsage` if the arguments contradict each other, and `DataError` if the data cannot
     be used.
@@ -45,11 +48,12 @@ def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Sa
             f"--data-dir has no effect on {source or run.options.data.name}: leave it out"
         )
     if source is not None and not _same(source, run.options.data.name):
-        return _of_other(run, source, part, folder, invert)
-    if invert:
-        raise WrongUsage(
-            "--invert applies only to data other than the run's own: leave it out, or use --data"
-        )
+        return _of_other(run, source, part, folder, invert, own.Reading(skip_bad=skip_bad))
+    for flag, given in (("--invert", invert), ("--skip-bad", skip_bad)):
+        if given:
+            raise WrongUsage(
+                f"{flag} applies only to data other than the run's own: leave it out, or use --data"
+            )
     return _of_run(run, part or "test", folder)
 
 
@@ -78,8 +82,8 @@ def _of_run(run, part, folder):
         )
     composed = run.options.data.compose
     if theirs and not composed and (names := _split_names(run)) is not None:
-        parts, _, notes = own.read(source, _target(run))
-        return _by_names(run, source, part, names, parts, notes)
+        found = own.read(source, _target(run), run.options.data.reading)
+        return _by_names(run, source, part, names, found)
     try:
         whole = dataset(run, folder, test_only=part == "test")
         split = _cut(run, whole, part)
@@ -157,11 +161,11 @@ def _split_names(run):
         ) from error
 
 
-def _by_names(run, source, part, names, parts, notes):
+def _by_names(run, source, part, names, found):
     """Return the images that split.json lists for a part; images added later are ignored."""
-    wanted, known, pool = names[part], [name for p in PARTS for name in names[p]], parts[0]
-    if len(parts) == 2 and part == "test":
-        known, pool = wanted, parts[1]
+    origin = {p: p if p in found.parts else next(iter(found.parts)) for p in PARTS}
+    pool, notes, wanted = found.parts[origin[part]], found.notes, names[part]
+    known = [name for p in PARTS if origin[p] == origin[part] for name in names[p]]
     here = {name: k for k, name in enumerate(pool.names.tolist())}
     if gone := [str(name) for name in wanted if name not in here]:
         raise DataError(
@@ -188,26 +192,33 @@ def _target(run, invert=False):
     return Target(tuple(size), channels, invert, run.model.class_names)
 
 
-def _of_other(run, source, part, folder, invert):
+def _of_other(run, source, part, folder, invert, reading):
     target = _target(run, invert)
     if source in data.NAMES:
+        if reading.skip_bad:
+            raise WrongUsage(f"{source} has no files to choose from: leave --skip-bad out")
         limit = 1 if part == "test" else None  # skip generating unused training images
         whole = data.load(source, folder=folder, seed=run.options.run.seed, limit=limit)
-        parts, notes = [_for_network(p, whole, target) for p in (whole.train, whole.test)], ()
+        parts = {p: _for_network(getattr(whole, p), whole, target) for p in ("train", "test")}
+        found = own.Found(parts, whole.class_names)
     else:
-        parts, _, notes = own.read(source, target)
-    if len(parts) == 1:
-        return _of_undivided(run, source, part, parts[0], notes)
-    if part not in (None, "train", "test"):
-        raise WrongUsage(f"{source} has the parts train and test, not {part}: choose one of them")
-    train, test = parts
+        found = own.read(source, target, reading)
+    parts = found.parts
+    if "all" in parts:
+        return _of_undivided(run, source, part, found)
+    if part not in (None, *parts):
+        there = " and ".join(parts)
+        raise WrongUsage(f"{source} has the parts {there}, not {part}: choose one of them")
     if part is None:
-        train, test = _named(train, "train/"), _named(test, "test/")
-        fields = ("images", "labels", "names")
-        split = Split(**{f: np.concatenate([getattr(p, f) for p in (train, test)]) for f in fields})
+        split = _joined([_named(split, f"{name}/") for name, split in parts.items()])
     else:
-        split = _named(train if part == "train" else test)
-    return Samples(split, source, part or "all", tuple(notes))
+        split = _named(parts[part])
+    return Samples(split, source, part or "all", found.notes)
+
+
+def _joined(parts):
+    fields = ("images", "labels", "names")
+    return Split(**{f: np.concatenate([getattr(p, f) for p in parts]) for f in fields})
 
 
 def _for_network(split, whole, target):
@@ -216,16 +227,16 @@ def _for_network(split, whole, target):
     return fitted(replace(split, labels=numbers[split.labels]), target)
 
 
-def _of_undivided(run, source, part, whole, notes):
+def _of_undivided(run, source, part, found):
     """Return all images of a folder or file, or only one part if `part` is given.
 
     A part can be selected only if the source is a copy of the run's own data.
     """
-    names = _split_names(run)
+    names, whole, notes = _split_names(run), found.parts["all"], found.notes
     if part is not None:
         if names is None:
             raise WrongUsage(f"{source} is not divided into parts: leave --part out")
-        return _by_names(run, source, part, names, [whole], notes)
+        return _by_names(run, source, part, names, found)
     if names is not None and set(whole.names.tolist()) == {n for p in PARTS for n in names[p]}:
         notes = (
             *notes,

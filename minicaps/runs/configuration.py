@@ -7,6 +7,7 @@ their meaning, the allowed values, and the allowed combinations.
 from dataclasses import asdict, dataclass, fields
 
 from minicaps import data
+from minicaps.data import own
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,12 @@ class DataOptions:
     layout: str | None = None
     validation: float | int = 0.1  # fraction or number of images
     shift: int | None = None
+    skip_bad: bool = False
+
+    @property
+    def reading(self) -> own.Reading:
+        """How custom data is read."""
+        return own.Reading(skip_bad=self.skip_bad)
 
     def load(self, seed) -> data.Dataset:
         """Load the data; see `minicaps.data.load` for the meaning of `seed` and the errors."""
@@ -32,6 +39,7 @@ class DataOptions:
             size=self.size,
             compose=self.compose,
             layout=self.layout or "overlap",
+            **asdict(self.reading),
         )
 
     def split(self, dataset, seed):

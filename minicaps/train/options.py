@@ -13,7 +13,7 @@ from minicaps import data, models, optim
 from minicaps.cli.command import number
 from minicaps.data.arguments import data_source, parse_size
 from minicaps.data.compose import LAYOUTS
-from minicaps.data.own import from_memory
+from minicaps.data.own import Reading, from_memory
 from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.ops.capsule import SQUASHES
@@ -68,6 +68,8 @@ def _check(options, given):
         raise ValueError("strokes are drawn, not read: leave --data-dir out")
     if source.data_dir and source.name not in data.NAMES:
         raise ValueError(f"{source.name} is read from its own path: leave --data-dir out")
+    if source.name in data.NAMES and source.reading != Reading():
+        raise ValueError(f"{source.name} has no files to choose from: leave --skip-bad out")
     if Path(source.name) in Path(run.out).absolute().parents:
         raise ValueError(f"the run folder {run.out} must not be in the data: choose another --out")
     if run.tf32 and run.precision != "float32":
@@ -224,6 +226,8 @@ def _data_options(group):
     _add(group, "validation", text, metavar="PART", type=_share_or_count)
     text = "shift images by up to N pixels"
     _add(group, "shift", text, "2 for mnist, else 0", metavar="N", type=_WHOLE)
+    text = "leave out files that cannot be used, and list them"
+    group.add_argument("--skip-bad", action="store_true", help=text)
 
 
 def _model_options(group):

@@ -11,7 +11,7 @@ from minicaps.errors import CheckpointError, DataError
 from minicaps.models import inspection
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
-from minicaps.storage import check_unused, locked, results_folder, write_json
+from minicaps.storage import check_unused, locked, results_folder, write_csv, write_json
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
 from minicaps.train.summary import checksums, circumstances
@@ -35,6 +35,8 @@ class Session:
             write_config(trainer)
             if (parts := _parts(trainer)) is not None:
                 write_json(folder / "split.json", parts)
+            if skipped := trainer.data.skipped:
+                write_csv(folder / "skipped.csv", ("file", "reason"), skipped)
             return self._train(trainer)
 
     def go_on(self, folder, given):

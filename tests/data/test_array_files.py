@@ -38,7 +38,8 @@ def test_arrays_are_read_with_their_names(tmp_path):
 )
 def test_the_axis_of_size_1_or_3_has_the_channels(tmp_path, shape, move):
     images = noise(0, *shape)
-    (whole,), _, notes = read(npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3))
+    found = read(npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3))
+    whole, notes = found.parts["all"], found.notes
     np.testing.assert_allclose(whole.images, move(images) / 255, rtol=1e-6)
     axes = {(1,): "channels, height, width)", (3,): "height, width, channels)"}
     where = tuple(k for k in (1, 3) if len(shape) == 4 and shape[k] in (1, 3))[:1]
@@ -68,7 +69,8 @@ def pixels(numbers):
 @pytest.mark.parametrize("name", PLAIN)
 def test_pixels_with_a_plain_meaning_are_scaled(tmp_path, name):
     numbers, white = PLAIN[name]
-    (whole,), _, notes = read(npz(tmp_path / "a.npz", **pixels(numbers)))
+    found = read(npz(tmp_path / "a.npz", **pixels(numbers)))
+    whole, notes = found.parts["all"], found.notes
     assert whole.images.dtype == np.float32
     np.testing.assert_allclose(whole.images[3].ravel(), numbers / white, atol=1e-6)
     assert whole.images.min() >= 0 and whole.images.max() <= 1
@@ -123,7 +125,7 @@ def test_wrong_labels_are_refused(tmp_path, labels, said):
 @pytest.mark.parametrize("shape", [(12,), (12, 1)])
 def test_whole_numbers_of_any_kind_are_labels(tmp_path, kind, shape):
     labels = (np.arange(12) % 3).astype(kind).reshape(shape)
-    (whole,), _, _ = read(npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4), labels=labels))
+    whole = read(npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4), labels=labels)).parts["all"]
     assert whole.labels.tolist() == [0, 1, 2] * 4
 
 

@@ -69,7 +69,7 @@ def test_what_excel_writes_is_read(kitchen):
     (kitchen / "labels.csv").write_bytes(
         text.replace("\n", "\r\n").replace("a/", "a\\").encode("utf-8-sig") + b",,,\r\n\r\n"
     )
-    assert len(own.read(kitchen)[0][0]) == 30
+    assert len(own.read(kitchen).parts["all"]) == 30
 
 
 FAULTY = [

@@ -124,7 +124,7 @@ def test_senseless_values_are_refused_before_any_work(no_work, capsys, name):
 
 def test_every_option_is_in_the_table_of_nonsense():
     assert NONSENSE.keys() | FOLDERS | SWITCHES == DEFAULTS.keys()
-    assert {"quiet", "batch_norm", "tf32", "estimate"} == SWITCHES
+    assert {"quiet", "batch_norm", "tf32", "estimate", "skip_bad"} == SWITCHES
 
 
 @pytest.mark.parametrize(
@@ -364,6 +364,7 @@ def test_device(strict_cupy):
 def test_every_option_has_a_test_that_it_is_obeyed():
     elsewhere = {"data", "data_dir", "size", "device"}  # above, and in tests/data/test_own.py
     elsewhere.add("layout")  # in tests/models/test_multilabel.py
+    elsewhere.add("skip_bad")  # in tests/data/test_messy.py
     others = {"model", "dropout", "patience", "start_from", "tf32", "out", "resume", "quiet"}
     others |= {"seeds", "estimate"}
     assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | others == DEFAULTS.keys()

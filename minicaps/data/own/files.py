@@ -32,25 +32,32 @@ def files_in(folder) -> list[Path]:
     return files
 
 
+class BadFiles(DataError):
+    """Raised when some files cannot be used.
+
+    reasons: {name: sentence}. results: those of the other files.
+    """
+
+    def __init__(self, reasons, results):
+        super().__init__("\n".join(reasons.values()))
+        self.reasons, self.results = reasons, results
+
+
 def for_each_file(root, names, verb, function):
     """Call function(path) for each file, and show a progress bar if this takes a while.
 
-    Errors are collected from all files and raised as a single `DataError`.
+    Errors are collected from all files and raised as a single `BadFiles`.
     """
     from tqdm import tqdm
 
-    results, faults = [], []
+    results, reasons = [], {}
     for name in tqdm(names, desc=verb, unit=" files", delay=1, leave=False, disable=None):
         try:
             results.append(function(root / name))
         except DataError as fault:
-            faults.append(str(fault))
-    if len(faults) == 1:
-        raise DataError(faults[0])
-    if faults:
-        more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
-        lines = "\n  ".join([*faults[:SHOWN], *more])
-        raise DataError(f"{len(faults)} of {len(names)} files cannot be used:\n  {lines}")
+            reasons[name] = str(fault)
+    if reasons:
+        raise BadFiles(reasons, results)
     return results
 
 

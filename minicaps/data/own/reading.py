@@ -6,17 +6,22 @@ error that names them. No file is ignored silently.
 
 from pathlib import Path
 
-from minicaps.data.dataset import Dataset, Split
+from minicaps.data.dataset import Dataset
 from minicaps.data.images import Target
 from minicaps.data.own.array_files import from_idx, from_npz, idx_part
 from minicaps.data.own.class_folders import from_folders
 from minicaps.data.own.files import list_folder
+from minicaps.data.own.found import Found, Reading
 from minicaps.data.own.split import TEST_SHARE, cut_test, limited
+from minicaps.errors import DataError
 
 AS_IT_IS = Target()
+STRICT = Reading()
 
 
-def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset:
+def load(
+    path, *, limit: int | None = None, seed: int = 0, size=None, reading: Reading = STRICT
+) -> Dataset:
     """Read custom data, and split it into training and test images.
 
     Parameters
@@ -30,6 +35,7 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
     limit : number of training samples to keep, stratified by class
     seed : seed of the split and of the samples to keep
     size : (height, width) that all images are resized to, or None to keep their size
+    reading : how to read the data
 
     Returns
     -------
@@ -43,14 +49,16 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
         If `limit` is out of range.
     """
     path = Path(path)
-    parts, class_names, notes = read(path, Target(size))
-    if len(parts) == 1:
-        whole = parts[0]
-        parts = cut_test(whole, class_names, seed, path)
-        if (share := len(parts[1]) / len(whole)) > 1.5 * TEST_SHARE:
-            several = f"{len(parts[1]):,} of {len(whole):,} images ({share:.0%}) are test images"
+    found = read(path, Target(size), reading)
+    parts, class_names, notes = found.parts, found.class_names, found.notes
+    if "all" in parts:
+        whole = parts["all"]
+        train, test = cut_test(whole, class_names, seed, path)
+        if (share := len(test) / len(whole)) > 1.5 * TEST_SHARE:
+            several = f"{len(test):,} of {len(whole):,} images ({share:.0%}) are test images"
             notes = (*notes, f"{several}, because every class needs one: add images")
-    train, test = parts
+    else:
+        train, test = parts["train"], parts["test"]
     if limit is not None:
         train = limited(train, limit, len(class_names), seed, path)
     return Dataset(
@@ -60,22 +68,22 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
         class_names,
         by_class=True,
         notes=notes,
+        skipped=found.skipped,
     )
 
 
-def read(path, target=AS_IT_IS) -> tuple[list[Split], tuple[str, ...], tuple[str, ...]]:
+def read(path, target: Target = AS_IT_IS, reading: Reading = STRICT) -> Found:
     """Read all images from a path, and convert them to the properties of `target`.
 
-    The first return value is a list with one `Split`, or with the training and test splits if the
-    data defines them. The other return values are the names of the classes and notes for the user.
     If the target names the classes, the class numbers follow the order of these names, and the data
     need not contain every class.
     """
     path = Path(path)
-    if not path.is_dir():
-        return from_npz(path, target)
-    entries, hidden = list_folder(path)
-    folders = any(entry.is_dir() for entry in entries)
-    if not folders and any(idx_part(entry) for entry in entries):
-        return from_idx(path, entries, hidden, target)
-    return from_folders(path, entries, hidden, target)
+    if path.is_dir():
+        entries, hidden = list_folder(path)
+        folders = any(entry.is_dir() for entry in entries)
+        if folders or not any(idx_part(entry) for entry in entries):
+            return from_folders(path, entries, hidden, target, reading)
+    if reading.skip_bad:
+        raise DataError(f"{path} is not a folder of images: leave --skip-bad out")
+    return from_idx(path, entries, hidden, target) if path.is_dir() else from_npz(path, target)

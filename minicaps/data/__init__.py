@@ -99,12 +99,15 @@ def _load(name, folder, limit, seed, size, reading):
 def _composed(dataset, count, layout, seed):
     if dataset.multi:
         raise ValueError(f"{dataset.name} is multi-label already: its images cannot be composed")
-    train, test = (
-        compose_pictures(part, len(dataset.class_names), count=count, layout=layout, seed=seed)
-        for part in (dataset.train, dataset.test)
-    )
+    parts = {
+        name: compose_pictures(
+            part, len(dataset.class_names), count=count, layout=layout, seed=seed
+        )
+        for name in ("train", "validation", "test")
+        if (part := getattr(dataset, name)) is not None
+    }
     note = f"each image is composed of {count} images of different classes ({layout})"
-    return replace(dataset, train=train, test=test, notes=(*dataset.notes, note))
+    return replace(dataset, **parts, notes=(*dataset.notes, note))
 
 
 def _strokes(limit, seed):

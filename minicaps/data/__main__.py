@@ -236,15 +236,20 @@ def _show_own(options):
 def _describe(data):
     images = data.train.images
     channels, height, width = images.shape[1:]
-    print(f"{data.name}: {len(data.train):,} training and {len(data.test):,} test images")
+    parts = {"training": data.train, "validation": data.validation, "test": data.test}
+    parts = {name: part for name, part in parts.items() if part is not None}
+    counts = [f"{len(part):,} {name}" for name, part in parts.items()]
+    print(f"{data.name}: {', '.join(counts[:-1])} and {counts[-1]} images")
     print(f"shape: {channels} channel(s), {height} pixels high, {width} wide")
     print(f"pixels: from {images.min():zg} to {images.max():zg}")
     width = max(14, 2 + max(map(len, data.class_names)))
-    print(f"\n{'class':{width}}{'training':>9}{'test':>9}")
-    classes = len(data.class_names)
-    counts = [count_classes(part.labels, classes) for part in (data.train, data.test)]
-    for name, train, test in zip(data.class_names, *counts, strict=True):
-        print(f"{name:{width}}{train:>9,}{test:>9,}")
+    widths = [max(9, 2 + len(name)) for name in parts]
+    heads = "".join(f"{name:>{w}}" for name, w in zip(parts, widths, strict=True))
+    print(f"\n{'class':{width}}{heads}")
+    counts = [count_classes(part.labels, len(data.class_names)) for part in parts.values()]
+    for name, *row in zip(data.class_names, *counts, strict=True):
+        numbers = "".join(f"{count:>{w},}" for count, w in zip(row, widths, strict=True))
+        print(f"{name:{width}}{numbers}")
 
 
 def _picture(path, data, pose_names=(), **keywords):

@@ -8,6 +8,8 @@ import numpy as np
 
 from minicaps.backend import Array, Device, array_module, to_host
 
+VALIDATION_SHARE = 0.1  # of the training samples, unless the data or the user says otherwise
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -125,6 +127,7 @@ class Dataset:
     by_class : whether the validation split is stratified, as small data sets require
     notes : sentences for the user about how the data was read
     skipped : pairs (file, reason) for the files that could not be used
+    validation : validation split that the data defines, or None to cut one from `train`
     """
 
     name: str
@@ -134,21 +137,32 @@ class Dataset:
     by_class: bool = False
     notes: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    validation: Split | None = None
 
     @property
     def multi(self) -> bool:
         """Whether the images are multi-label and can have any number of classes."""
         return self.train.multi
 
-    def cut_validation(self, size: int | float, seed: int = 0) -> tuple[Split, Split]:
+    def cut_validation(self, size: int | float | None = None, seed: int = 0) -> tuple[Split, Split]:
         """Divide the training split into a smaller training split and a validation split.
 
         `size` is a number of samples (int) or a fraction of the training split (float between 0
-        and 1). The selected samples depend only on `seed`, `size`, the number of samples and, if
-        `by_class` is true, their labels. The order of the samples is preserved in both splits. The
-        test split is not used.
+        and 1), by default `VALIDATION_SHARE`. If the data defines a validation split, no size can
+        be chosen, and the training split is not divided.
+
+        The selected samples depend only on `seed`, `size`, the number of samples and, if `by_class`
+        is true, their labels. The order of the samples is preserved in both splits. The test split
+        is not used.
         """
-        n = len(self.train)
+        if self.validation is not None:
+            if size is None:
+                return self.train, self.validation
+            raise ValueError(
+                f"{self.name} has its own validation set of {len(self.validation):,} images: leave"
+                " --validation out"
+            )
+        n, size = len(self.train), VALIDATION_SHARE if size is None else size
         if isinstance(size, Integral):
             count = int(size)
         elif 0 < size < 1:

@@ -131,8 +131,8 @@ def _part(run, whole, part):
 
 
 def _named(split, start=""):
-    """Use indices as names for unnamed images, or rename all images to `start` plus their index."""
-    if split.names is not None and not start:
+    """Use indices as names for images without the names of files, with `start` before them."""
+    if split.names is not None and (not start or split.names.dtype.kind == "U"):
         return split
     numbers = np.arange(len(split))
     return replace(split, names=np.char.add(start, numbers.astype(str)) if start else numbers)
@@ -206,6 +206,9 @@ def _of_other(run, source, part, folder, invert, reading):
     parts = found.parts
     if "all" in parts:
         return _of_undivided(run, source, part, found)
+    names = _split_names(run)
+    if part is not None and names is not None and _holds(found, names[part]):
+        return _by_names(run, source, part, names, found)  # a copy of the run's own data
     if part not in (None, *parts):
         there = " and ".join(parts)
         raise WrongUsage(f"{source} has the parts {there}, not {part}: choose one of them")
@@ -214,6 +217,13 @@ def _of_other(run, source, part, folder, invert, reading):
     else:
         split = _named(parts[part])
     return Samples(split, source, part or "all", found.notes)
+
+
+def _holds(found, names):
+    """Return whether divided data contains files with all these names."""
+    splits = [split for split in found.parts.values() if split.names is not None]
+    here = {name for split in splits for name in split.names.tolist()}
+    return bool(names) and all(isinstance(name, str) and name in here for name in names)
 
 
 def _joined(parts):

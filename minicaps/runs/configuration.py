@@ -20,7 +20,7 @@ class DataOptions:
     limit: int | None = None
     compose: int | None = None
     layout: str | None = None
-    validation: float | int = 0.1  # fraction or number of images
+    validation: float | int | None = None  # fraction or number of images; None: the default
     shift: int | None = None
     skip_bad: bool = False
 
@@ -47,7 +47,7 @@ class DataOptions:
 
         The validation set is None if no images are held out.
         """
-        if not self.validation:
+        if self.validation == 0 and dataset.validation is None:
             return dataset.train, None
         return dataset.cut_validation(self.validation, seed)
 

@@ -13,6 +13,7 @@ from minicaps import data, models, optim
 from minicaps.cli.command import number
 from minicaps.data.arguments import data_source, parse_size
 from minicaps.data.compose import LAYOUTS
+from minicaps.data.dataset import VALIDATION_SHARE
 from minicaps.data.own import Reading, from_memory
 from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES, usual_loss
@@ -39,7 +40,9 @@ def complete(given) -> Options:
     flat = {**DEFAULTS, **given}
     name = flat["model"]
     flat |= _options_of_the_model(name, given)
+    alone = flat["data"] in (*data.NAMES, from_memory.NAME)  # cannot bring a validation set
     defaults = {
+        "validation": VALIDATION_SHARE if alone else None,
         "layout": "overlap" if flat["compose"] else None,
         "shift": 0 if flat["compose"] else DEFAULT_SHIFT.get(flat["data"], 0),
         "learning_rate": DEFAULT_LEARNING_RATE.get((name, flat["preset"]), 0.001),
@@ -223,7 +226,7 @@ def _data_options(group):
     _add(group, "compose", text, metavar="N", type=number(int, 2))
     _add(group, "layout", "how they are placed", "overlap", choices=LAYOUTS)
     text = "fraction or number held out to choose the epoch"
-    _add(group, "validation", text, metavar="PART", type=_share_or_count)
+    _add(group, "validation", text, VALIDATION_SHARE, metavar="PART", type=_share_or_count)
     text = "shift images by up to N pixels"
     _add(group, "shift", text, "2 for mnist, else 0", metavar="N", type=_WHOLE)
     text = "leave out files that cannot be used, and list them"

@@ -11,7 +11,7 @@ from minicaps.data.images import check_memory, picture_size, read_picture
 from minicaps.data.own.faults import Faults
 from minicaps.data.own.files import for_each_file, notes_on_hidden
 from minicaps.data.own.found import Found
-from minicaps.data.own.listing import listed
+from minicaps.data.own.listing import PARTS, listed
 from minicaps.errors import DataError
 
 DARK = 1 / 16  # of white; darker data is rejected, such as 12-bit values stored in 16 bits
@@ -42,7 +42,12 @@ def from_folders(root, entries, hidden, target, reading):
         )
     labels = np.array([listing.labels[name] for name in names])
     whole = Split(images, labels, names=np.array(names))
-    return Found({"all": whole}, listing.class_names, tuple(notes), tuple(faults.skipped))
+    parts = {"all": whole}
+    if listing.parts:
+        part_of = np.array([listing.parts[name] for name in names])
+        here = [part for part in PARTS if part in part_of]
+        parts = {part: whole.take(part_of == part) for part in here}
+    return Found(parts, listing.class_names, tuple(notes), tuple(faults.skipped))
 
 
 def _pictures(root, names, target, faults):

@@ -1,4 +1,14 @@
-"""List the image files of custom data in folders, with the classes of each."""
+"""List the image files of custom data in folders, with the classes of each.
+
+The first of these layouts that matches a folder is used:
+
+1. a table `labels.csv`, see `minicaps.data.own.table`;
+2. a folder for each part, if the folder contains no other folders: `train`, and optionally
+   `validation` (or `val`, `valid`) and `test`, each with one subfolder per class;
+3. a folder for each class.
+
+If no folder of layout 2 has subfolders, layout 3 applies, and `train` is a class.
+"""
 
 from dataclasses import dataclass, field
 
@@ -7,6 +17,10 @@ import numpy as np
 from minicaps.data.own import table
 from minicaps.data.own.files import list_folder, some_of
 from minicaps.data.own.labels import flags_of_network, names_of_classes, printable
+from minicaps.errors import DataError
+
+PARTS = ("train", "validation", "test")
+PART_OF = {part: part for part in PARTS} | {"val": "validation", "valid": "validation"}
 
 
 @dataclass
@@ -14,68 +28,132 @@ class Listing:
     """Image files of a folder.
 
     labels: {name relative to the folder: class number, or zeros and ones (J,)}. class_names: those
-    of the network, if there is one. hidden: names of the hidden entries in subfolders.
+    of the network, if there is one. hidden: names of the hidden entries in subfolders. parts:
+    {name: "train", "validation" or "test"}, empty if the folder does not define them.
     """
 
     labels: dict
     class_names: tuple[str, ...]
     hidden: list[str] = field(default_factory=list)
+    parts: dict[str, str] = field(default_factory=dict)
 
 
 def listed(root, entries, target, faults) -> Listing:
     """List the images of a folder with these visible entries. Faults are added to `faults`."""
     if (root / table.NAME).exists():
         return _by_table(root, entries, target, faults)
-    return _by_class(root, entries, target, faults)
-
-
-def _by_class(root, entries, target, faults):
+    folders = _part_folders(entries)
+    if not folders:
+        files, hidden = _class_folders(root, root, entries, faults)
+        labels, class_names = _numbered([files], root, target, faults)
+        return Listing(labels, class_names, hidden)
     loose = [entry.name for entry in entries if not entry.is_dir()]
-    if loose:
-        faults.add(
-            f"{root} contains files outside of class folders: {some_of(loose)}; move each to the"
-            f" folder of its class ({root}/CLASS/), or elsewhere",
-            loose,
-            "it is outside of class folders",
-        )
-    class_names = [entry.name for entry in entries if entry.is_dir()]
-    files, hidden = {}, []
-    for name in class_names:
-        files[name], hidden_inside = _in_class(root, name, faults)
+    _tell_loose(root, root / "train", loose, loose, faults)
+    found, hidden = {}, []
+    for part, folder in folders.items():
+        inside, hidden_inside = list_folder(folder)
+        found[part], more = _class_folders(root, folder, inside, faults)
+        hidden += [*(f"{folder.name}/{name}" for name in hidden_inside), *more]
+    parts = {name: part for part in found for files in found[part].values() for name in files}
+    labels, class_names = _numbered(list(found.values()), folders["train"], target, faults)
+    return Listing(labels, class_names, hidden, parts)
+
+
+def _part_folders(entries):
+    """Return {part: folder} for entries in layout 2, starting with "train", or an empty dict."""
+    folders = [entry for entry in entries if entry.is_dir()]
+    parts = [PART_OF.get(folder.name) for folder in folders]
+    if "train" not in parts or None in parts:
+        return {}
+    if not any(entry.is_dir() for folder in folders for entry in list_folder(folder)[0]):
+        return {}
+    if len(set(parts)) < len(parts):
+        names = " and ".join(f.name for f in folders if PART_OF[f.name] == "validation")
+        raise DataError(f"{folders[0].parent} has the folders {names}: keep only one of them")
+    folder_of = dict(zip(parts, folders, strict=True))
+    return {part: folder_of[part] for part in PARTS if part in folder_of}
+
+
+def _class_folders(root, folder, entries, faults):
+    """Return {class: files} for a folder with one subfolder per class, and its hidden entries.
+
+    Files and hidden entries are named relative to the root.
+    """
+    loose = [entry for entry in entries if not entry.is_dir()]
+    names = [entry.relative_to(root).as_posix() for entry in loose]
+    _tell_loose(folder, folder, [entry.name for entry in loose], names, faults)
+    files, hidden, empty = {}, [], []
+    for entry in entries:
+        if not entry.is_dir():
+            continue
+        inside, hidden_inside = _in_class(root, entry, faults)
         hidden += hidden_inside
-    if empty := [name for name in class_names if not files[name]]:
+        if not inside:
+            empty.append(entry.relative_to(root).as_posix())
+        if inside or not faults.skip_bad:
+            files[entry.name] = inside
+    if empty:
         many = f"{len(empty)} class folders of {root} contain no images: {some_of(empty)}; "
         one = f"{root / empty[0]} contains no images: "
         advice = "add images or remove the folder" + ("s" if empty[1:] else "")
         faults.add((many if empty[1:] else one) + advice, empty, "the folder contains no images")
-        if faults.skip_bad:
-            class_names = [name for name in class_names if files[name]]
-    if len(class_names) < (least := 1 if target.classes else 2):
+    return files, hidden
+
+
+def _tell_loose(folder, classes, names, files, faults):
+    if names:
         faults.add(
-            f"{root} has {len(class_names)} class folder(s): a classifier needs at least {least},"
-            " each with the images of its class"
+            f"{folder} contains files outside of class folders: {some_of(names)}; move each to the"
+            f" folder of its class ({classes}/CLASS/), or elsewhere",
+            files,
+            "it is outside of class folders",
         )
-    if all(name.isdecimal() for name in class_names):
-        class_names.sort(key=int)
-    class_names = faults.attempt(printable, class_names, root, otherwise=class_names)
-    numbers = range(len(class_names))
-    if target.classes:
-        numbers = faults.attempt(target.numbers, class_names, root, otherwise=numbers)
-    labels = {file: k for k, name in zip(numbers, class_names, strict=True) for file in files[name]}
-    return Listing(labels, target.classes or tuple(class_names), hidden)
 
 
-def _in_class(root, name, faults):
+def _in_class(root, folder, faults):
     """Return the files and the hidden entries of a class folder, relative to the root."""
-    inside, hidden = list_folder(root / name)
+    inside, hidden = list_folder(folder)
     folders = [entry.name for entry in inside if entry.is_dir()]
     if folders:
         faults.add(
-            f"{root / name} contains folders: {some_of(folders)}; put the images of a class"
-            f" directly into its folder, {root}/CLASS/IMAGE.png, and minicaps will split them"
+            f"{folder} contains folders: {some_of(folders)}; put the images of a class"
+            f" directly into its folder, {folder.parent}/CLASS/IMAGE.png, and minicaps will split"
+            " them"
         )
-    files = [f"{name}/{entry.name}" for entry in inside if not entry.is_dir()]
-    return files, [f"{name}/{entry}" for entry in hidden]
+    start = folder.relative_to(root).as_posix()
+    files = [f"{start}/{entry.name}" for entry in inside if not entry.is_dir()]
+    return files, [f"{start}/{entry}" for entry in hidden]
+
+
+def _numbered(parts, where, target, faults):
+    """Return {file: class number} and the class names for parts {class: files}.
+
+    The first part is the one to train on, so it must contain all classes.
+    """
+    class_names = list(parts[0])
+    if len(class_names) < (least := 1 if target.classes else 2):
+        faults.add(
+            f"{where} has {len(class_names)} class folder(s): a classifier needs at least {least},"
+            " each with the images of its class"
+        )
+    if new := sorted({name for part in parts for name in part} - set(class_names)):
+        class_names += new
+        if not target.classes:
+            faults.add(
+                f"{where} lacks the classes {some_of(new)}, which other parts have: add training"
+                " images of these classes, or remove them"
+            )
+    if all(name.isdecimal() for name in class_names):
+        class_names.sort(key=int)
+    class_names = faults.attempt(printable, class_names, where, otherwise=class_names)
+    numbers = range(len(class_names))
+    if target.classes:
+        numbers = faults.attempt(target.numbers, class_names, where, otherwise=numbers)
+    number = dict(zip(class_names, numbers, strict=True))
+    labels = {
+        file: number[name] for part in parts for name, files in part.items() for file in files
+    }
+    return labels, target.classes or tuple(class_names)
 
 
 def _by_table(root, entries, target, faults):

@@ -27,7 +27,8 @@ def load(
     Parameters
     ----------
     path : path of the data, one of
-        - a folder with one subfolder per class;
+        - a folder with one subfolder per class, or with subfolders `train`, `validation` and
+          `test` that define the split, see `minicaps.data.own.listing`;
         - a folder of multi-label images with a table of labels, see `minicaps.data.own.table`;
         - a folder with four IDX files named like those of MNIST, which define the split;
         - an .npz file with the arrays `images`, `labels` (n,), or (n, classes) with zeros and ones,
@@ -51,14 +52,13 @@ def load(
     path = Path(path)
     found = read(path, Target(size), reading)
     parts, class_names, notes = found.parts, found.class_names, found.notes
-    if "all" in parts:
-        whole = parts["all"]
+    train, test = parts["all" if "all" in parts else "train"], parts.get("test")
+    if test is None:
+        whole = train
         train, test = cut_test(whole, class_names, seed, path)
         if (share := len(test) / len(whole)) > 1.5 * TEST_SHARE:
             several = f"{len(test):,} of {len(whole):,} images ({share:.0%}) are test images"
             notes = (*notes, f"{several}, because every class needs one: add images")
-    else:
-        train, test = parts["train"], parts["test"]
     if limit is not None:
         train = limited(train, limit, len(class_names), seed, path)
     return Dataset(
@@ -67,6 +67,7 @@ def load(
         test,
         class_names,
         by_class=True,
+        validation=parts.get("validation"),
         notes=notes,
         skipped=found.skipped,
     )

@@ -371,7 +371,7 @@ def test_every_option_has_a_test_that_it_is_obeyed():
 
 
 def test_complete_adds_the_defaults():
-    filled = {"out": "x", "shift": 0, "learning_rate": 0.003, "loss": "margin"}
+    filled = {"out": "x", "shift": 0, "learning_rate": 0.003, "loss": "margin", "validation": 0.1}
     of_the_class = {"routing": "agreement", "squash": "paper"}
     assert complete({"out": "x"}).to_dict() == DEFAULTS | filled | of_the_class
     assert complete({"preset": "paper"}).to_dict()["learning_rate"] == 0.001

@@ -35,7 +35,7 @@ def from_folders(root, entries, hidden, target, reading):
             " where white is 1: either they are black, or their pixels use fewer bits than the file"
             " format provides; scale them so that white is the largest number"
         )
-    notes = [*notes_on_hidden([*hidden, *listing.hidden]), *faults.notes()]
+    notes = [*notes_on_hidden([*hidden, *listing.hidden]), *faults.notes(), *listing.notes()]
     if grey:
         notes.append(
             f"{grey} of {len(images)} images are grayscale: their channel is used for all colors"

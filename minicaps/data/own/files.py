@@ -18,6 +18,27 @@ def list_folder(folder):
     return [p for p in paths if p not in set(hidden)], [p.name for p in hidden]
 
 
+def walk(folder, root) -> tuple[list[str], list[str]]:
+    """List the visible files in a folder and its subfolders, and the hidden entries.
+
+    Both are named relative to `root`, files of a folder before those of its subfolders. A link to a
+    folder that contains it is counted as hidden.
+    """
+    files, hidden, folders = [], [], [(folder, [folder.resolve()])]
+    for folder, above in folders:
+        inside, hidden_inside = list_folder(folder)
+        hidden += [folder / name for name in hidden_inside]
+        for entry in inside:
+            if not entry.is_dir():
+                files.append(entry)
+            elif (place := entry.resolve()) in above:
+                hidden.append(entry)
+            else:
+                folders.append((entry, [*above, place]))
+    files, hidden = ([p.relative_to(root).as_posix() for p in paths] for paths in (files, hidden))
+    return files, hidden
+
+
 def files_in(folder) -> list[Path]:
     """List the visible files in a folder, sorted by name, without searching subfolders.
 

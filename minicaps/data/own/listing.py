@@ -5,7 +5,7 @@ The first of these layouts that matches a folder is used:
 1. a table `labels.csv`, see `minicaps.data.own.table`;
 2. a folder for each part, if the folder contains no other folders: `train`, and optionally
    `validation` (or `val`, `valid`) and `test`, each with one subfolder per class;
-3. a folder for each class.
+3. a folder for each class, whose subfolders belong to the class.
 
 If no folder of layout 2 has subfolders, layout 3 applies, and `train` is a class.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from minicaps.data.own import table
-from minicaps.data.own.files import list_folder, some_of
+from minicaps.data.own.files import list_folder, some_of, walk
 from minicaps.data.own.labels import flags_of_network, names_of_classes, printable
 from minicaps.errors import DataError
 
@@ -30,12 +30,22 @@ class Listing:
     labels: {name relative to the folder: class number, or zeros and ones (J,)}. class_names: those
     of the network, if there is one. hidden: names of the hidden entries in subfolders. parts:
     {name: "train", "validation" or "test"}, empty if the folder does not define them.
+    nested: images in subfolders of the folders of classes.
     """
 
     labels: dict
     class_names: tuple[str, ...]
     hidden: list[str] = field(default_factory=list)
     parts: dict[str, str] = field(default_factory=dict)
+    nested: list[str] = field(default_factory=list)
+
+    def notes(self):
+        """Return a tuple with a note on nested images, or an empty tuple if there are none."""
+        if not self.nested:
+            return ()
+        folders = sorted({name.rpartition("/")[0] for name in self.nested})
+        count = len(self.nested)
+        return (f"{count} images in subfolders belong to the class above: {some_of(folders)}",)
 
 
 def listed(root, entries, target, faults) -> Listing:
@@ -46,7 +56,8 @@ def listed(root, entries, target, faults) -> Listing:
     if not folders:
         files, hidden = _class_folders(root, root, entries, faults)
         labels, class_names = _numbered([files], root, target, faults)
-        return Listing(labels, class_names, hidden)
+        nested = [name for name in labels if name.count("/") > 1]
+        return Listing(labels, class_names, hidden, nested=nested)
     loose = [entry.name for entry in entries if not entry.is_dir()]
     _tell_loose(root, root / "train", loose, loose, faults)
     found, hidden = {}, []
@@ -56,7 +67,8 @@ def listed(root, entries, target, faults) -> Listing:
         hidden += [*(f"{folder.name}/{name}" for name in hidden_inside), *more]
     parts = {name: part for part in found for files in found[part].values() for name in files}
     labels, class_names = _numbered(list(found.values()), folders["train"], target, faults)
-    return Listing(labels, class_names, hidden, parts)
+    nested = [name for name in labels if name.count("/") > 2]
+    return Listing(labels, class_names, hidden, parts, nested)
 
 
 def _part_folders(entries):
@@ -86,7 +98,7 @@ def _class_folders(root, folder, entries, faults):
     for entry in entries:
         if not entry.is_dir():
             continue
-        inside, hidden_inside = _in_class(root, entry, faults)
+        inside, hidden_inside = walk(entry, root)
         hidden += hidden_inside
         if not inside:
             empty.append(entry.relative_to(root).as_posix())
@@ -108,21 +120,6 @@ def _tell_loose(folder, classes, names, files, faults):
             files,
             "it is outside of class folders",
         )
-
-
-def _in_class(root, folder, faults):
-    """Return the files and the hidden entries of a class folder, relative to the root."""
-    inside, hidden = list_folder(folder)
-    folders = [entry.name for entry in inside if entry.is_dir()]
-    if folders:
-        faults.add(
-            f"{folder} contains folders: {some_of(folders)}; put the images of a class"
-            f" directly into its folder, {folder.parent}/CLASS/IMAGE.png, and minicaps will split"
-            " them"
-        )
-    start = folder.relative_to(root).as_posix()
-    files = [f"{start}/{entry.name}" for entry in inside if not entry.is_dir()]
-    return files, [f"{start}/{entry}" for entry in hidden]
 
 
 def _numbered(parts, where, target, faults):
@@ -160,13 +157,10 @@ def _by_table(root, entries, target, faults):
     path = root / table.NAME
     labels, class_names = table.read_table(path)
     files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
-    folders = [entry for entry in entries if entry.is_dir()]
-    for folder in folders:
-        inside, hidden_inside = list_folder(folder)
-        start = folder.relative_to(root).as_posix()
-        files += [f"{start}/{entry.name}" for entry in inside if not entry.is_dir()]
-        folders += [entry for entry in inside if entry.is_dir()]
-        hidden += [f"{start}/{name}" for name in hidden_inside]
+    for folder in (entry for entry in entries if entry.is_dir()):
+        inside, hidden_inside = walk(folder, root)
+        files += inside
+        hidden += hidden_inside
     files.remove(table.NAME)
     for which, names, reason in (
         ("lists missing files", labels.keys() - set(files), "the file is missing"),

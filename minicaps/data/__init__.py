@@ -32,6 +32,7 @@ def load(
     size: Sequence[int] | None = None,
     compose: int | None = None,
     layout: str = "overlap",
+    multi_label: bool = False,
     skip_bad: bool = False,
 ) -> Dataset:
     """Load a built-in data set by name, or custom data by path.
@@ -53,6 +54,8 @@ def load(
     compose : number of images of different classes that are combined into each image
         Training images are composed of training images only, test images of test images.
     layout : arrangement of composed images; see `minicaps.data.compose.compose`
+    multi_label : whether zeros and ones as labels of custom data are multi-label even if every
+        image has a single 1
     skip_bad : whether to leave out files of custom data that cannot be used
 
     Returns
@@ -68,7 +71,8 @@ def load(
     DataError
         If a file is missing or damaged, or belongs to a different data set.
     """
-    dataset = _load(name, folder, limit, seed, size, own.Reading(skip_bad=skip_bad))
+    reading = own.Reading(multi_label=multi_label, skip_bad=skip_bad)
+    dataset = _load(name, folder, limit, seed, size, reading)
     return dataset if compose is None else _composed(dataset, compose, layout, seed)
 
 
@@ -76,7 +80,9 @@ def _load(name, folder, limit, seed, size, reading):
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1 training sample, got {limit}")
     if name in NAMES and reading != own.Reading():
-        raise ValueError(f"{name} can be read in one way only: leave skip_bad out")
+        raise ValueError(
+            f"{name} can be read in one way only: leave out {' and '.join(reading.changed())}"
+        )
     if name in download.SOURCES:
         train, test = download.read(name, folder, limit)
         dataset = Dataset(name, train, test, download.SOURCES[name].class_names)

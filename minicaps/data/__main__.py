@@ -125,6 +125,11 @@ def _add_own(commands):
         "--seed", type=number(int, 0), default=0, help="seed of the test split (default: 0)"
     )
     command.add_argument(
+        "--multi-label",
+        action="store_true",
+        help="take labels of 0 and 1 as multi-label even if every image has a single 1",
+    )
+    command.add_argument(
         "--skip-bad", action="store_true", help="leave out files that cannot be used"
     )
     command.add_argument(
@@ -218,12 +223,14 @@ def _show_strokes(options):
 
 
 def _show_own(options):
-    data = load(
-        str(options.path.absolute()),
-        seed=options.seed,
-        size=options.size,
-        skip_bad=options.skip_bad,
-    )
+    with usage():  # --multi-label for data with one class per image
+        data = load(
+            str(options.path.absolute()),
+            seed=options.seed,
+            size=options.size,
+            multi_label=options.multi_label,
+            skip_bad=options.skip_bad,
+        )
     out = options.out or Path(f"{data.name}-samples.png")
     if options.path.resolve() in out.resolve().parents:
         raise DataError(f"{out} would be inside the data folder: choose another place with --out")

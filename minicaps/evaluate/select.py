@@ -48,7 +48,7 @@ def choose(
             f"--data-dir has no effect on {source or run.options.data.name}: leave it out"
         )
     if source is not None and not _same(source, run.options.data.name):
-        return _of_other(run, source, part, folder, invert, own.Reading(skip_bad=skip_bad))
+        return _of_other(run, source, part, folder, invert, own.Reading(run.model.multi, skip_bad))
     for flag, given in (("--invert", invert), ("--skip-bad", skip_bad)):
         if given:
             raise WrongUsage(
@@ -82,7 +82,8 @@ def _of_run(run, part, folder):
         )
     composed = run.options.data.compose
     if theirs and not composed and (names := _split_names(run)) is not None:
-        found = own.read(source, _target(run), run.options.data.reading)
+        reading = replace(run.options.data.reading, multi_label=run.model.multi)
+        found = own.read(source, _target(run), reading)
         return _by_names(run, source, part, names, found)
     try:
         whole = dataset(run, folder, test_only=part == "test")

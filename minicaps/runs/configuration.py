@@ -22,12 +22,13 @@ class DataOptions:
     layout: str | None = None
     validation: float | int | None = None  # fraction or number of images; None: the default
     shift: int | None = None
+    multi_label: bool = False
     skip_bad: bool = False
 
     @property
     def reading(self) -> own.Reading:
         """How custom data is read."""
-        return own.Reading(skip_bad=self.skip_bad)
+        return own.Reading(multi_label=self.multi_label, skip_bad=self.skip_bad)
 
     def load(self, seed) -> data.Dataset:
         """Load the data; see `minicaps.data.load` for the meaning of `seed` and the errors."""
@@ -132,6 +133,15 @@ class Options:
     def replace(self, **changes) -> "Options":
         """Return a copy with the given changes, which use the keys of the flat dictionary."""
         return Options.from_dict(self.to_dict() | changes)
+
+
+def options_of(meta) -> dict:
+    """Return the flat options in the metadata of a checkpoint.
+
+    Older runs have no option `multi_label`: they took all labels of zeros and ones as multi-label.
+    """
+    multi = bool((meta.get("preprocessing") or {}).get("multi"))
+    return {"multi_label": multi and not meta["options"].get("compose"), **meta["options"]}
 
 
 def _flat(section, name):

@@ -72,7 +72,8 @@ def _check(options, given):
     if source.data_dir and source.name not in data.NAMES:
         raise ValueError(f"{source.name} is read from its own path: leave --data-dir out")
     if source.name in data.NAMES and source.reading != Reading():
-        raise ValueError(f"{source.name} has no files to choose from: leave --skip-bad out")
+        flags = " and ".join(source.reading.changed())
+        raise ValueError(f"{source.name} can be read in one way only: leave out {flags}")
     if Path(source.name) in Path(run.out).absolute().parents:
         raise ValueError(f"the run folder {run.out} must not be in the data: choose another --out")
     if run.tf32 and run.precision != "float32":
@@ -229,6 +230,8 @@ def _data_options(group):
     _add(group, "validation", text, VALIDATION_SHARE, metavar="PART", type=_share_or_count)
     text = "shift images by up to N pixels"
     _add(group, "shift", text, "2 for mnist, else 0", metavar="N", type=_WHOLE)
+    text = "zeros and ones are multi-label even if one-hot"
+    group.add_argument("--multi-label", action="store_true", help=text)
     text = "leave out files that cannot be used, and list them"
     group.add_argument("--skip-bad", action="store_true", help=text)
 

@@ -11,6 +11,7 @@ from minicaps.errors import CheckpointError, DataError
 from minicaps.models import inspection
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
+from minicaps.runs.configuration import options_of
 from minicaps.storage import check_unused, locked, results_folder, write_csv, write_json
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
@@ -46,7 +47,7 @@ class Session:
             raise CheckpointError(f"there is no checkpoint {path}: give the folder of a run")
         with checkpoint.resuming(folder) as saved:
             with checkpoint.fitting(path), usage():
-                trainer = self.prepare(resumed(path, saved[1]["options"], given))
+                trainer = self.prepare(resumed(path, options_of(saved[1]), given))
                 trainer.load(*saved)
                 if trainer.optimization.epochs < (done := trainer.epoch):
                     raise ValueError(f"{done} epochs are already done: --epochs must not be lower")

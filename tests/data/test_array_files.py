@@ -8,7 +8,9 @@ from idx_files import FILES, arrays_of, idx_bytes, zipped
 from own_files import all_of, grey_arrays, noise, npz, refusal
 
 from minicaps.data import load
+from minicaps.data.images import Target
 from minicaps.data.own import read
+from minicaps.errors import DataError
 
 # ---- .npz files
 
@@ -114,11 +116,46 @@ def test_other_pixels_are_refused_with_the_range_seen(tmp_path, numbers, seen):
         (np.zeros(12, int), "has only one class"),
         (np.arange(11) % 3, "have shape (11,), but there are 12 images"),
         (np.eye(3)[np.arange(12) % 3] * 2, "of shape (12, 3) are not all 0 or 1"),
-        (np.array(["cat", "dog", "eel"] * 4), "are of type <U3: expected class numbers"),
+        (np.array(["cat", "dog", ""] * 4), "has an empty label: give each image the name"),
+        (np.array([["cat", "dog"]] * 12), "of shape (12, 2) are not all 0 or 1"),
+        (np.array(["cat"] * 12), "has only one class"),
+        (np.array(["cat", "dog", "e\x1b[2J"] * 4), "a class named 'e\\x1b[2J'"),
     ],
 )
 def test_wrong_labels_are_refused(tmp_path, labels, said):
     assert said in refusal(npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4), labels=labels))
+
+
+@pytest.mark.parametrize("shape", [(12,), (12, 1)])
+def test_labels_may_be_names(tmp_path, shape):
+    labels = np.array(["eel", "cat", "dög"] * 4).reshape(shape)
+    arrays = {"images": noise(0, 12, 4, 4), "labels": labels}
+    found = read(npz(tmp_path / "a.npz", **arrays))
+    assert found.class_names == ("cat", "dög", "eel")
+    assert found.parts["all"].labels.tolist() == [2, 0, 1] * 4
+    assert found.parts["all"].labels.dtype == np.int64
+    stored = arrays | {"labels": np.char.encode(labels, "utf-8")}
+    again = read(npz(tmp_path / "b.npz", **stored))
+    assert again.class_names == found.class_names
+    ordered = read(npz(tmp_path / "c.npz", **arrays, class_names=["dög", "eel", "cat"]))
+    assert ordered.class_names == ("dög", "eel", "cat")
+    assert ordered.parts["all"].labels.tolist() == [1, 2, 0] * 4
+    said = refusal(npz(tmp_path / "d.npz", **arrays, class_names=["cat", "eel"]))
+    assert "has the label 'dög', which is not one of class_names" in said
+
+
+def test_names_that_are_numbers_are_sorted_by_value(tmp_path):
+    labels = np.array(["10", "9", "2"] * 4)
+    found = read(npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4), labels=labels))
+    assert found.class_names == ("2", "9", "10")
+
+
+def test_names_are_matched_to_those_of_a_network(tmp_path):
+    path = npz(tmp_path / "a.npz", images=noise(0, 2, 4, 4), labels=np.array(["eel", "cat"]))
+    found = read(path, Target((4, 4), 1, classes=("dog", "cat", "eel")))
+    assert found.parts["all"].labels.tolist() == [2, 1]
+    with pytest.raises(DataError, match="has the classes 'eel', but the network knows cat"):
+        read(path, Target((4, 4), 1, classes=("cat", "dog")))
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int64, np.float32])

@@ -75,7 +75,7 @@ def test_classes_must_be_in_training(pets):
     write(pets / "test/fox/1.png", noise(0, *SIZE, 3))
     write(pets / "val/owl/1.png", noise(0, *SIZE, 3))
     said = refusal(pets)
-    assert f"{pets}/train lacks the classes fox, owl, which other parts have" in said
+    assert f"{pets}/train lacks training images of the classes fox, owl, which" in said
 
 
 def test_faults_in_parts_are_told(pets):

@@ -17,6 +17,7 @@ from minicaps.data.own.labels import (
     flags_of_network,
     labels_of_network,
     names_of_classes,
+    numbers_of_names,
     printable,
 )
 from minicaps.errors import DataError
@@ -25,6 +26,8 @@ from minicaps.errors import DataError
 def from_npz(path, target):
     """Implement `minicaps.data.own.read` for an .npz file."""
     images, labels, class_names, notes = read_npz(path)
+    if labels.dtype.kind in "US" and labels.shape in ((len(labels),), (len(labels), 1)):
+        labels, class_names = numbers_of_names(labels.ravel(), class_names, path)
     split, more = _from_arrays(images, labels, f"images in {path}", f"labels in {path}", target)
     if target.classes:
         of_network = flags_of_network if split.multi else labels_of_network

@@ -10,8 +10,8 @@ from minicaps.data.dataset import Split
 from minicaps.data.images import check_memory, picture_size, read_picture
 from minicaps.data.own.faults import Faults
 from minicaps.data.own.files import for_each_file, notes_on_hidden
-from minicaps.data.own.found import Found
-from minicaps.data.own.listing import PARTS, listed
+from minicaps.data.own.found import PARTS, Found
+from minicaps.data.own.listing import listed
 from minicaps.errors import DataError
 
 DARK = 1 / 16  # of white; darker data is rejected, such as 12-bit values stored in 16 bits

@@ -1,18 +1,29 @@
 """How custom data is to be read, and what was found."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from minicaps.data.dataset import Split
+
+PARTS = ("train", "validation", "test")
+PART_OF = {part: part for part in PARTS} | {"val": "validation", "valid": "validation"}
 
 
 @dataclass(frozen=True)
 class Reading:
     """Choices for data that can be read in more than one way.
 
-    skip_bad: whether to leave out files that cannot be used, instead of refusing the data.
+    multi_label: whether labels of zeros and ones are multi-label data even if every image has a
+    single 1. skip_bad: whether to leave out files that cannot be used, instead of refusing the
+    data.
     """
 
+    multi_label: bool = False
     skip_bad: bool = False
+
+    def changed(self) -> list[str]:
+        """Return the options of the commands that differ from their defaults."""
+        changed = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
+        return [f"--{name.replace('_', '-')}" for name in changed]
 
 
 @dataclass(frozen=True, eq=False)

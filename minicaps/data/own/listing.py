@@ -11,16 +11,15 @@ If no folder of layout 2 has subfolders, layout 3 applies, and `train` is a clas
 """
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from minicaps.data.own import table
 from minicaps.data.own.files import list_folder, some_of, walk
-from minicaps.data.own.labels import flags_of_network, names_of_classes, printable
+from minicaps.data.own.found import PART_OF, PARTS
+from minicaps.data.own.labels import flags_of_network, names_of_classes, printable, sorted_names
 from minicaps.errors import DataError
-
-PARTS = ("train", "validation", "test")
-PART_OF = {part: part for part in PARTS} | {"val": "validation", "valid": "validation"}
 
 
 @dataclass
@@ -133,29 +132,37 @@ def _numbered(parts, where, target, faults):
             f"{where} has {len(class_names)} class folder(s): a classifier needs at least {least},"
             " each with the images of its class"
         )
-    if new := sorted({name for part in parts for name in part} - set(class_names)):
-        class_names += new
-        if not target.classes:
-            faults.add(
-                f"{where} lacks the classes {some_of(new)}, which other parts have: add training"
-                " images of these classes, or remove them"
-            )
-    if all(name.isdecimal() for name in class_names):
-        class_names.sort(key=int)
-    class_names = faults.attempt(printable, class_names, where, otherwise=class_names)
-    numbers = range(len(class_names))
-    if target.classes:
-        numbers = faults.attempt(target.numbers, class_names, where, otherwise=numbers)
-    number = dict(zip(class_names, numbers, strict=True))
+    class_names = _with_all_classes(class_names, chain(*parts[1:]), where, target, faults)
+    number = _class_numbers(class_names, where, target, faults)
     labels = {
         file: number[name] for part in parts for name, files in part.items() for file in files
     }
-    return labels, target.classes or tuple(class_names)
+    return labels, target.classes or class_names
+
+
+def _with_all_classes(trained, others, where, target, faults):
+    """Return the names of all classes, sorted. Add a fault if training images lack one of them."""
+    new = sorted(set(others) - set(trained))
+    if new and not target.classes:
+        faults.add(
+            f"{where} lacks training images of the classes {some_of(new)}, which other parts have:"
+            " add some, or remove the classes"
+        )
+    return sorted_names([*trained, *new])
+
+
+def _class_numbers(class_names, where, target, faults):
+    """Return {class name: class number}, where the numbers are those of the network, if any."""
+    faults.attempt(printable, class_names, where)
+    numbers = range(len(class_names))
+    if target.classes:
+        numbers = faults.attempt(target.numbers, class_names, where, otherwise=numbers)
+    return dict(zip(class_names, numbers, strict=True))
 
 
 def _by_table(root, entries, target, faults):
     path = root / table.NAME
-    labels, class_names = table.read_table(path)
+    read = table.read_table(path)
     files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
     for folder in (entry for entry in entries if entry.is_dir()):
         inside, hidden_inside = walk(folder, root)
@@ -163,20 +170,39 @@ def _by_table(root, entries, target, faults):
         hidden += hidden_inside
     files.remove(table.NAME)
     for which, names, reason in (
-        ("lists missing files", labels.keys() - set(files), "the file is missing"),
-        ("has no line for", set(files) - labels.keys(), f"{table.NAME} has no line for it"),
+        ("lists missing files", read.labels.keys() - set(files), "the file is missing"),
+        ("has no line for", set(files) - read.labels.keys(), f"{table.NAME} has no line for it"),
     ):
         if names := sorted(names):
             faults.add(f"{path} {which}: {some_of(names)}", names, reason)
     there = set(files)
-    labels = {name: row for name, row in labels.items() if name in there}
-    rows, names = np.array(list(labels.values())), np.array(class_names)
+    labels = {name: label for name, label in read.labels.items() if name in there}
     if not labels:
         faults.add(f"{path} lists no images that exist: correct the file names")
-    elif target.classes:
+        return Listing({}, read.class_names, hidden)
+    of_table = _flags_of_table if read.multi else _numbers_of_table
+    labels, class_names = of_table(path, labels, read, target, faults)
+    return Listing(labels, class_names, hidden, read.parts)
+
+
+def _flags_of_table(path, labels, read, target, faults):
+    """Return {file: zeros and ones} and the class names of a multi-label table."""
+    rows, names = np.array(list(labels.values())), np.array(read.class_names)
+    if target.classes:
         rows = faults.attempt(flags_of_network, rows, names, path, target, otherwise=rows)
-        labels = dict(zip(labels, rows, strict=True))
-    else:
-        faults.attempt(names_of_classes, rows, names, path)
-        faults.attempt(printable, class_names, path)
-    return Listing(labels, target.classes or class_names, hidden)
+        return dict(zip(labels, rows, strict=True)), target.classes
+    faults.attempt(names_of_classes, rows, names, path)
+    faults.attempt(printable, read.class_names, path)
+    return labels, read.class_names
+
+
+def _numbers_of_table(path, labels, read, target, faults):
+    """Return {file: class number} and the class names of a single-label table."""
+    trained = {name for file, name in labels.items() if read.parts.get(file, "train") == "train"}
+    if not trained:
+        faults.add(f"{path} has no training images: write train as the split of some")
+    class_names = _with_all_classes(trained, labels.values(), path, target, faults)
+    if len(class_names) < (1 if target.classes else 2):
+        faults.add(f"{path} has only one class: a classifier needs at least 2")
+    number = _class_numbers(class_names, path, target, faults)
+    return {file: number[name] for file, name in labels.items()}, target.classes or class_names

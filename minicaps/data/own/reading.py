@@ -4,6 +4,7 @@ Unambiguous input is converted, and a note informs the user. All other files are
 error that names them. No file is ignored silently.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from minicaps.data.dataset import Dataset
@@ -12,6 +13,7 @@ from minicaps.data.own.array_files import from_idx, from_npz, idx_part
 from minicaps.data.own.class_folders import from_folders
 from minicaps.data.own.files import list_folder
 from minicaps.data.own.found import Found, Reading
+from minicaps.data.own.labels import is_one_hot
 from minicaps.data.own.split import TEST_SHARE, cut_test, limited
 from minicaps.errors import DataError
 
@@ -29,10 +31,11 @@ def load(
     path : path of the data, one of
         - a folder with one subfolder per class, or with subfolders `train`, `validation` and
           `test` that define the split, see `minicaps.data.own.listing`;
-        - a folder of multi-label images with a table of labels, see `minicaps.data.own.table`;
+        - a folder of images with a table of labels, see `minicaps.data.own.table`;
         - a folder with four IDX files named like those of MNIST, which define the split;
-        - an .npz file with the arrays `images`, `labels` (n,), or (n, classes) with zeros and ones,
-          and optionally `class_names`.
+        - an .npz file with the arrays `images`, `labels` (n,) with class numbers or names, or
+          (n, classes) with zeros and ones, and optionally `class_names`.
+        Zeros and ones are multi-label data unless every image has a single 1.
     limit : number of training samples to keep, stratified by class
     seed : seed of the split and of the samples to keep
     size : (height, width) that all images are resized to, or None to keep their size
@@ -52,6 +55,8 @@ def load(
     path = Path(path)
     found = read(path, Target(size), reading)
     parts, class_names, notes = found.parts, found.class_names, found.notes
+    if reading.multi_label and not all(part.multi for part in parts.values()):
+        raise ValueError(f"{path} has a single class for each image: leave --multi-label out")
     train, test = parts["all" if "all" in parts else "train"], parts.get("test")
     if test is None:
         whole = train
@@ -79,7 +84,20 @@ def read(path, target: Target = AS_IT_IS, reading: Reading = STRICT) -> Found:
     If the target names the classes, the class numbers follow the order of these names, and the data
     need not contain every class.
     """
-    path = Path(path)
+    found = _read(Path(path), target, reading)
+    parts = found.parts.values()
+    if reading.multi_label or not all(part.multi and is_one_hot(part.labels) for part in parts):
+        return found
+    note = (
+        "every image has exactly one class, so the data is single-label; --multi-label changes it"
+    )
+    parts = {
+        name: replace(part, labels=part.labels.argmax(axis=1)) for name, part in found.parts.items()
+    }
+    return replace(found, parts=parts, notes=(*found.notes, note))
+
+
+def _read(path, target, reading):
     if path.is_dir():
         entries, hidden = list_folder(path)
         folders = any(entry.is_dir() for entry in entries)

@@ -12,7 +12,7 @@ from minicaps.data.arguments import parse_size
 from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.images import file_names, write_picture
 from minicaps.data.sheet import contact_sheet
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 from minicaps.storage import results_folder, writing
 
 ABOUT = {
@@ -246,7 +246,7 @@ def _describe(data):
     parts = {"training": data.train, "validation": data.validation, "test": data.test}
     parts = {name: part for name, part in parts.items() if part is not None}
     counts = [f"{len(part):,} {name}" for name, part in parts.items()]
-    print(f"{data.name}: {', '.join(counts[:-1])} and {counts[-1]} images")
+    print(f"{escaped(data.name)}: {', '.join(counts[:-1])} and {counts[-1]} images")
     print(f"shape: {channels} channel(s), {height} pixels high, {width} wide")
     print(f"pixels: from {images.min():zg} to {images.max():zg}")
     width = max(14, 2 + max(map(len, data.class_names)))

@@ -148,8 +148,9 @@ class Dataset:
         """Divide the training split into a smaller training split and a validation split.
 
         `size` is a number of samples (int) or a fraction of the training split (float between 0
-        and 1), by default `VALIDATION_SHARE`. If the data defines a validation split, no size can
-        be chosen, and the training split is not divided.
+        and 1), by default `VALIDATION_SHARE`, or one sample per class if that rounds to none. If
+        the data defines a validation split, no size can be chosen, and the training split is not
+        divided.
 
         The selected samples depend only on `seed`, `size`, the number of samples and, if `by_class`
         is true, their labels. The order of the samples is preserved in both splits. The test split
@@ -162,11 +163,13 @@ class Dataset:
                 f"{self.name} has its own validation set of {len(self.validation):,} images: leave"
                 " --validation out"
             )
-        n, size = len(self.train), VALIDATION_SHARE if size is None else size
+        n, least = len(self.train), 0
+        if size is None:
+            size, least = VALIDATION_SHARE, len(np.unique(self.train.strata)) * self.by_class
         if isinstance(size, Integral):
             count = int(size)
         elif 0 < size < 1:
-            count = round(size * n)
+            count = round(size * n) or least
         else:
             raise ValueError(
                 f"a validation fraction must lie between 0 and 1, got {size}: "

@@ -11,6 +11,7 @@ from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
 from minicaps.data.arguments import data_source
+from minicaps.errors import escaped
 from minicaps.evaluate import select
 from minicaps.evaluate.report import Evaluation, report, report_classes
 from minicaps.models.base import EVALUATION_BATCH
@@ -84,7 +85,7 @@ def _run(parser, options, command):
 def _introduce(run, chosen):
     size = run.model.number_of_parameters()
     print(f"Run: {run.path} ({run.options.model.name}, {size:,} parameters)")
-    print(f"Data: {chosen.source}, {len(chosen.split):,} images ({chosen.part})")
+    print(f"Data: {escaped(chosen.source)}, {len(chosen.split):,} images ({chosen.part})")
     for note in chosen.notes:
         print(f"Note: {note}")
 

@@ -10,6 +10,7 @@ from minicaps import data
 from minicaps.cli.command import WrongUsage
 from minicaps.data import Split, own
 from minicaps.data.images import Target, fitted
+from minicaps.data.own.files import some_of
 from minicaps.errors import DataError
 from minicaps.runs.run import Run, dataset
 
@@ -171,7 +172,7 @@ def _by_names(run, source, part, names, found):
     if gone := [str(name) for name in wanted if name not in here]:
         raise DataError(
             f"{len(gone)} of the {len(wanted)} {part} images listed in {run.folder / 'split.json'}"
-            f" are not in {source} ({', '.join(gone[:5])}{', …' if gone[5:] else ''}): restore"
+            f" are not in {source} ({some_of(gone)}): restore"
             " them, or evaluate other data with --data"
         )
     if (new := len(here.keys() - set(known))) and run.options.data.limit is None:

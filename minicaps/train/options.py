@@ -40,9 +40,9 @@ def complete(given) -> Options:
     flat = {**DEFAULTS, **given}
     name = flat["model"]
     flat |= _options_of_the_model(name, given)
-    alone = flat["data"] in (*data.NAMES, from_memory.NAME)  # cannot bring a validation set
     defaults = {
-        "validation": VALIDATION_SHARE if alone else None,
+        # Custom data may bring its own validation set
+        "validation": VALIDATION_SHARE if flat["data"] in data.NAMES else None,
         "layout": "overlap" if flat["compose"] else None,
         "shift": 0 if flat["compose"] else DEFAULT_SHIFT.get(flat["data"], 0),
         "learning_rate": DEFAULT_LEARNING_RATE.get((name, flat["preset"]), 0.001),

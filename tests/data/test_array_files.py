@@ -1,6 +1,7 @@
 """Test custom data in arrays, .npz or IDX files: correct reading, and errors."""
 
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -199,6 +200,19 @@ def test_wrong_keys_and_shapes_are_refused(tmp_path):
     assert "are empty: their shape" in said
     more = npz(tmp_path / "f.npz", images=images, labels=labels, poses=labels)
     assert f"unused arrays in {more}: poses" in load(more).notes
+
+
+def test_members_that_are_no_arrays_are_refused(tmp_path):
+    path = npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4))
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("labels", b"0 1 2")
+    assert "contains labels, which is not an array: save the file with np.savez" in refusal(path)
+
+
+def test_names_of_arrays_cannot_control_the_terminal(tmp_path):
+    arrays = grey_arrays() | {"x\x1b[2J\ny": np.zeros(3)}
+    note, _ = load(npz(tmp_path / "a.npz", **arrays)).notes
+    assert note.endswith(r"x\x1b[2J\ny")
 
 
 class Trap:

@@ -153,6 +153,23 @@ def save(path, labels, n=20, **arrays):
     return str(path)
 
 
+def test_classes_that_always_occur_together_leave_images_for_training(tmp_path):
+    data = load(save(tmp_path / "x.npz", np.ones((4, 4)), n=4))
+    assert (len(data.train), len(data.test)) == (3, 1)
+    assert [len(part) for part in data.cut_validation()] == [2, 1]
+
+
+def test_many_classes_do_not_take_most_images_for_testing(tmp_path):
+    labels = np.random.default_rng(0).random((100, 80)) < 0.5
+    data = load(save(tmp_path / "x.npz", labels, n=100))
+    assert len(data.test) <= 50
+
+
+def test_one_image_per_class_is_too_few(tmp_path):
+    with pytest.raises(DataError, match=r"has 1 image\(s\), but at least 3 are needed"):
+        load(save(tmp_path / "x.npz", np.eye(4), n=4))
+
+
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float32])
 def test_an_npz_with_zeros_and_ones(tmp_path, dtype):
     labels = np.random.default_rng(0).integers(0, 2, (20, 3))

@@ -20,7 +20,7 @@ from minicaps.data.own.labels import (
     numbers_of_names,
     printable,
 )
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 
 
 def from_npz(path, target):
@@ -54,9 +54,9 @@ def from_idx(root, entries, hidden, target):
         plain = entry.name.removesuffix(".gz")
         if part is None or found.setdefault(part, entry).name.removesuffix(".gz") != plain:
             raise DataError(
-                f"{root} contains an unexpected file, {entry.name}: a folder of IDX files must hold"
-                " only four files, named like train-images-idx3-ubyte, train-labels-idx1-ubyte,"
-                " t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, gzipped or not"
+                f"{root} contains an unexpected file, {escaped(entry.name)}: a folder of IDX"
+                " files must hold only four files, named like train-images-idx3-ubyte,"
+                " train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, gzipped or not"
             )
     parts, notes = [], notes_on_hidden(hidden)
     for name in ("train", "test"):

@@ -1,7 +1,7 @@
 """Collect everything that is wrong with custom data, so that a single error reports all of it."""
 
 from minicaps.data.own.files import SHOWN, BadFiles
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 
 ADVICE = "to leave out what cannot be used, give --skip-bad"
 
@@ -96,6 +96,6 @@ class Faults:
         """Return a tuple with a note on the skipped files, or an empty tuple if there are none."""
         if not self.skipped:
             return ()
-        some = "; ".join(f"{name} ({reason})" for name, reason in self.skipped[:SHOWN])
+        some = "; ".join(f"{escaped(name)} ({reason})" for name, reason in self.skipped[:SHOWN])
         more = f"; and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
         return (f"skipped {len(self.skipped)} files that cannot be used: {some}{more}",)

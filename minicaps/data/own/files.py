@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 
 JUNK = ("thumbs.db", "desktop.ini", "__macosx")  # from file managers; hidden like dot files
 SHOWN = 5  # number of files named in a message
@@ -13,7 +13,7 @@ def list_folder(folder):
     try:
         paths = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as error:
-        raise DataError(f"cannot read the folder {folder}: {error.strerror}") from None
+        raise DataError(f"cannot read the folder {escaped(folder)}: {error.strerror}") from None
     hidden = [p for p in paths if p.name.startswith(".") or p.name.lower() in JUNK]
     return [p for p in paths if p not in set(hidden)], [p.name for p in hidden]
 
@@ -76,7 +76,7 @@ def for_each_file(root, names, verb, function):
         try:
             results.append(function(root / name))
         except DataError as fault:
-            reasons[name] = str(fault)
+            reasons[name] = escaped(fault)
     if reasons:
         raise BadFiles(reasons, results)
     return results
@@ -90,4 +90,4 @@ def notes_on_hidden(names):
 def some_of(names):
     """Format the first few names for a message, followed by the number of remaining names."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    return ", ".join(map(escaped, names[:SHOWN])) + more

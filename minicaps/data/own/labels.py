@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 
 MOST_CLASSES = 2**31  # larger labels are mistakes and may not fit in 64 bits
 
@@ -143,9 +143,10 @@ def _texts(names, classes, where):
         )
     names = decoded(names).tolist()
     if classes > len(names) or len(set(names)) < len(names):
+        shown = escaped(", ".join(names))
         raise DataError(
-            f"{where} has labels up to {classes - 1} and the class names {', '.join(names)}:"
-            " expected a distinct name for each class"
+            f"{where} has labels up to {classes - 1} and the class names {shown}: expected a"
+            " distinct name for each class"
         )
     return names
 

@@ -19,7 +19,7 @@ from minicaps.data.own import table
 from minicaps.data.own.files import list_folder, some_of, walk
 from minicaps.data.own.found import PART_OF, PARTS
 from minicaps.data.own.labels import flags_of_network, names_of_classes, printable, sorted_names
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 
 
 @dataclass
@@ -105,7 +105,7 @@ def _class_folders(root, folder, entries, faults):
             files[entry.name] = inside
     if empty:
         many = f"{len(empty)} class folders of {root} contain no images: {some_of(empty)}; "
-        one = f"{root / empty[0]} contains no images: "
+        one = f"{escaped(root / empty[0])} contains no images: "
         advice = "add images or remove the folder" + ("s" if empty[1:] else "")
         faults.add((many if empty[1:] else one) + advice, empty, "the folder contains no images")
     return files, hidden

@@ -14,8 +14,8 @@ from minicaps.data.own.class_folders import from_folders
 from minicaps.data.own.files import list_folder
 from minicaps.data.own.found import Found, Reading
 from minicaps.data.own.labels import is_one_hot
-from minicaps.data.own.split import TEST_SHARE, cut_test, limited
-from minicaps.errors import DataError
+from minicaps.data.own.split import cut_test, limited, notes_on_test
+from minicaps.errors import DataError, escaped
 
 AS_IT_IS = Target()
 STRICT = Reading()
@@ -58,12 +58,11 @@ def load(
     if reading.multi_label and not all(part.multi for part in parts.values()):
         raise ValueError(f"{path} has a single class for each image: leave --multi-label out")
     train, test = parts["all" if "all" in parts else "train"], parts.get("test")
+    validation, defined = parts.get("validation"), test is not None
     if test is None:
-        whole = train
-        train, test = cut_test(whole, class_names, seed, path)
-        if (share := len(test) / len(whole)) > 1.5 * TEST_SHARE:
-            several = f"{len(test):,} of {len(whole):,} images ({share:.0%}) are test images"
-            notes = (*notes, f"{several}, because every class needs one: add images")
+        train, test = cut_test(train, class_names, seed, path, validation=validation is None)
+    others = len(train) + len(validation or ())
+    notes = (*notes, *notes_on_test(test, others, class_names, defined=defined))
     if limit is not None:
         train = limited(train, limit, len(class_names), seed, path)
     return Dataset(
@@ -72,7 +71,7 @@ def load(
         test,
         class_names,
         by_class=True,
-        validation=parts.get("validation"),
+        validation=validation,
         notes=notes,
         skipped=found.skipped,
     )
@@ -85,6 +84,7 @@ def read(path, target: Target = AS_IT_IS, reading: Reading = STRICT) -> Found:
     need not contain every class.
     """
     found = _read(Path(path), target, reading)
+    found = replace(found, notes=tuple(map(escaped, found.notes)))
     parts = found.parts.values()
     if reading.multi_label or not all(part.multi and is_one_hot(part.labels) for part in parts):
         return found

@@ -26,7 +26,7 @@ import numpy as np
 from minicaps.data.own.files import SHOWN
 from minicaps.data.own.found import PART_OF
 from minicaps.data.own.labels import sorted_names
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 
 NAME = "labels.csv"
 EXAMPLES = "'file,label' or 'file,cup,spoon'"
@@ -65,9 +65,8 @@ def read_table(path) -> Table:
                 )
             name = fields[columns["file"] if columns else 0].replace("\\", "/")
             if name in seen_in:
-                raise DataError(
-                    f"{where} repeats {name} from line {seen_in[name]}: remove one of the lines"
-                )
+                again = f"{where} repeats {escaped(name)} from line {seen_in[name]}"
+                raise DataError(f"{again}: remove one of the lines")
             seen_in[name] = number
             _add(table, name, where, fields, columns)
         except DataError as fault:

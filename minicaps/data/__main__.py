@@ -111,8 +111,8 @@ def _add_own(commands):
         help="show custom data: a folder of class folders, an .npz file, or four IDX files",
         usage="python -m minicaps.data PATH [options]",
         description="Show what minicaps.train would read from a folder with one subfolder per"
-        " class (or a table labels.csv), from an .npz file with images and labels (and"
-        " optionally class_names), or from a folder with four IDX files.",
+        " class (or a table labels.csv), from a .zip file of it, from an .npz file with images and"
+        " labels (and optionally class_names), or from a folder with four IDX files.",
     )
     command.add_argument("path", type=_path, metavar="PATH", help="the folder or the file")
     command.add_argument(

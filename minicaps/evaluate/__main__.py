@@ -11,6 +11,7 @@ from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
 from minicaps.data.arguments import data_source
+from minicaps.data.own.files import name_of
 from minicaps.errors import escaped
 from minicaps.evaluate import select
 from minicaps.evaluate.report import Evaluation, report, report_classes
@@ -97,7 +98,7 @@ def _name(run, chosen):
     """Name the folder for results so that those of the run's own test set are not replaced."""
     words = ["evaluation"]
     if chosen.source != run.options.data.name:
-        words.append(Path(chosen.source).name.removesuffix(".npz"))
+        words.append(name_of(chosen.source))
     if chosen.part in ("validation", "train"):
         words.append(chosen.part)
     return "-".join(words)

@@ -15,6 +15,7 @@ from minicaps.data.arguments import data_source, parse_size
 from minicaps.data.compose import LAYOUTS
 from minicaps.data.dataset import VALIDATION_SHARE
 from minicaps.data.own import Reading, from_memory
+from minicaps.data.own.files import name_of
 from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.ops.capsule import SQUASHES
@@ -159,7 +160,7 @@ def _options_of_the_model(name, given):
 
 def _new_folder(flat):
     moment = datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = Path(flat["data"]).name.removesuffix(".npz")
+    name = name_of(flat["data"])
     names = [name, *(flat[key] for key in ("model", "preset") if flat[key])]
     return f"runs/{'-'.join([*names, moment])}"
 

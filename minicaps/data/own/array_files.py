@@ -56,7 +56,8 @@ def from_idx(root, entries, hidden, target):
             raise DataError(
                 f"{root} contains an unexpected file, {escaped(entry.name)}: a folder of IDX"
                 " files must hold only four files, named like train-images-idx3-ubyte,"
-                " train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, gzipped or not"
+                " train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, gzipped"
+                " or not"
             )
     parts, notes = [], notes_on_hidden(hidden)
     for name in ("train", "test"):

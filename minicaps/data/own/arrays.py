@@ -36,8 +36,9 @@ def read_npz(path):
     path = Path(path)
     if path.suffix.lower() != ".npz" or not path.is_file():
         raise DataError(
-            f"{path} is not a data set: expected a folder with one subfolder per class, an .npz"
-            " file with images and labels, or a folder with four IDX files"
+            f"{path} is not a data set: expected a folder with one subfolder per class (or a"
+            " .zip file of it), an .npz file with images and labels, or a folder with four IDX"
+            " files"
         )
     try:
         with open(path, "rb") as file:

@@ -82,6 +82,12 @@ def for_each_file(root, names, verb, function):
     return results
 
 
+def name_of(path) -> str:
+    """Return the name of a data set: that of its folder or file, without .npz or .zip."""
+    path = Path(path)
+    return path.stem if path.suffix.lower() in (".npz", ".zip") else path.name
+
+
 def notes_on_hidden(names):
     """Return a tuple with one note for the user, or an empty tuple if nothing is hidden."""
     return (f"skipped {len(names)} hidden entries: {some_of(names)}",) if names else ()

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from minicaps.data.dataset import Dataset
 from minicaps.data.images import Target
+from minicaps.data.own.archive import unpacked
 from minicaps.data.own.array_files import from_idx, from_npz, idx_part
 from minicaps.data.own.class_folders import from_folders
-from minicaps.data.own.files import list_folder
+from minicaps.data.own.files import list_folder, name_of
 from minicaps.data.own.found import Found, Reading
 from minicaps.data.own.labels import is_one_hot
 from minicaps.data.own.split import cut_test, limited, notes_on_test
@@ -34,7 +35,8 @@ def load(
         - a folder of images with a table of labels, see `minicaps.data.own.table`;
         - a folder with four IDX files named like those of MNIST, which define the split;
         - an .npz file with the arrays `images`, `labels` (n,) with class numbers or names, or
-          (n, classes) with zeros and ones, and optionally `class_names`.
+          (n, classes) with zeros and ones, and optionally `class_names`;
+        - a .zip archive of one of these folders.
         Zeros and ones are multi-label data unless every image has a single 1.
     limit : number of training samples to keep, stratified by class
     seed : seed of the split and of the samples to keep
@@ -66,7 +68,7 @@ def load(
     if limit is not None:
         train = limited(train, limit, len(class_names), seed, path)
     return Dataset(
-        path.resolve().name.removesuffix(".npz"),
+        name_of(path.resolve()),
         train,
         test,
         class_names,
@@ -98,6 +100,9 @@ def read(path, target: Target = AS_IT_IS, reading: Reading = STRICT) -> Found:
 
 
 def _read(path, target, reading):
+    if path.suffix.lower() == ".zip" and path.is_file():
+        with unpacked(path, target.classes) as folder:
+            return _of_archive(path, folder, target, reading)
     if path.is_dir():
         entries, hidden = list_folder(path)
         folders = any(entry.is_dir() for entry in entries)
@@ -106,3 +111,14 @@ def _read(path, target, reading):
     if reading.skip_bad:
         raise DataError(f"{path} is not a folder of images: leave --skip-bad out")
     return from_idx(path, entries, hidden, target) if path.is_dir() else from_npz(path, target)
+
+
+def _of_archive(path, folder, target, reading):
+    """Read an unpacked archive, and name the archive instead of the folder in all messages."""
+    try:
+        found = _read(folder, target, reading)
+    except DataError as error:
+        raise DataError(str(error).replace(str(folder), str(path))) from None
+    skipped = [(name, why.replace(str(folder), str(path))) for name, why in found.skipped]
+    notes = tuple(note.replace(str(folder), str(path)) for note in found.notes)
+    return replace(found, notes=notes, skipped=tuple(skipped))

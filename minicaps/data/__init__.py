@@ -32,6 +32,7 @@ def load(
     size: Sequence[int] | None = None,
     compose: int | None = None,
     layout: str = "overlap",
+    frames: str | None = None,
     multi_label: bool = False,
     skip_bad: bool = False,
 ) -> Dataset:
@@ -54,6 +55,7 @@ def load(
     compose : number of images of different classes that are combined into each image
         Training images are composed of training images only, test images of test images.
     layout : arrangement of composed images; see `minicaps.data.compose.compose`
+    frames : "first" or "all" images of a file of custom data that contains several
     multi_label : whether zeros and ones as labels of custom data are multi-label even if every
         image has a single 1
     skip_bad : whether to leave out files of custom data that cannot be used
@@ -71,7 +73,7 @@ def load(
     DataError
         If a file is missing or damaged, or belongs to a different data set.
     """
-    reading = own.Reading(multi_label=multi_label, skip_bad=skip_bad)
+    reading = own.Reading(frames, multi_label, skip_bad)
     dataset = _load(name, folder, limit, seed, size, reading)
     return dataset if compose is None else _composed(dataset, compose, layout, seed)
 
@@ -103,6 +105,8 @@ def _load(name, folder, limit, seed, size, reading):
 
 
 def _composed(dataset, count, layout, seed):
+    if getattr(dataset.train, "groups", None) is not None:
+        raise ValueError(f"the frames of {dataset.name} cannot be composed: read the first only")
     if dataset.multi:
         raise ValueError(f"{dataset.name} is multi-label already: its images cannot be composed")
     parts = {

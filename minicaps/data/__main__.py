@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from minicaps.cli.command import WrongUsage, guarded, number, start, usage
-from minicaps.data import NAMES, baselines, download, load, strokes
+from minicaps.data import NAMES, baselines, download, load, own, strokes
 from minicaps.data.arguments import parse_size
 from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.images import file_names, write_picture
@@ -124,6 +124,8 @@ def _add_own(commands):
     command.add_argument(
         "--seed", type=number(int, 0), default=0, help="seed of the test split (default: 0)"
     )
+    text = "first, all: images to take from files that contain several"
+    command.add_argument("--frames", choices=own.FRAMES, metavar="FRAMES", help=text)
     command.add_argument(
         "--multi-label",
         action="store_true",
@@ -228,6 +230,7 @@ def _show_own(options):
             str(options.path.absolute()),
             seed=options.seed,
             size=options.size,
+            frames=options.frames,
             multi_label=options.multi_label,
             skip_bad=options.skip_bad,
         )

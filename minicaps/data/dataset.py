@@ -23,12 +23,15 @@ class Split:
     poses : shape (n, d), or None
     names : shape (n,), or None
         The file of each image, or its index in the whole data set.
+    groups : int64, shape (n,), or None
+        Images of the same group, such as the frames of an animation, stay in the same part.
     """
 
     images: np.ndarray
     labels: np.ndarray
     poses: np.ndarray | None = None
     names: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     def __post_init__(self):
         images, labels = self.images, self.labels
@@ -112,7 +115,8 @@ class Split:
         """Select samples by an index array, in the order of its indices, or by a slice."""
         poses = None if self.poses is None else self.poses[which]
         names = None if self.names is None else self.names[which]
-        return Split(self.images[which], self.labels[which], poses, names)
+        groups = None if self.groups is None else self.groups[which]
+        return Split(self.images[which], self.labels[which], poses, names, groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +186,7 @@ class Dataset:
             )
         random = generator(seed, 0)
         if self.by_class:
-            held_out = draw_by_class(self.train.strata, count, random)
+            held_out = draw_by_class(self.train.strata, count, random, self.train.groups)
             left = count_classes(self.train.labels[~held_out], len(self.class_names))
             if not left.all():
                 raise ValueError(
@@ -222,17 +226,34 @@ def of_class(labels, k: int) -> np.ndarray:
     return labels[:, k] > 0 if labels.ndim == 2 else labels == k
 
 
-def draw_by_class(labels, count: int, generator) -> np.ndarray:
+def draw_by_class(labels, count: int, generator, groups=None) -> np.ndarray:
     """Draw a sample of size `count`, stratified by labels (n,), and return it as a mask (n,).
 
     The samples of each class are shuffled and spaced evenly between 0 and 1, and the `count`
     samples closest to 0 are drawn. Every class thus contributes one sample before any class
     contributes a second.
+
+    If `groups` (n,) is given, whole groups are drawn instead, at least one per class, until the
+    sample has at least `count` elements.
     """
+    if groups is None:
+        drawn = np.zeros(len(labels), dtype=bool)
+        drawn[_order_by_class(labels, generator)[:count]] = True
+        return drawn
+    _, first, member, sizes = np.unique(
+        groups, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = _order_by_class(labels[first], generator)
+    enough = 1 + np.searchsorted(np.cumsum(sizes[order]), count)
+    drawn = np.zeros(len(first), dtype=bool)
+    drawn[order[: max(enough, len(np.unique(labels)))]] = True
+    return drawn[member]
+
+
+def _order_by_class(labels, generator):
+    """Return the indices of samples in the order in which `draw_by_class` draws them."""
     place = np.empty(len(labels))
     for label in np.unique(labels):
         which = np.flatnonzero(labels == label)
         place[generator.permutation(which)] = np.arange(len(which)) / len(which)
-    drawn = np.zeros(len(labels), dtype=bool)
-    drawn[np.lexsort((generator.random(len(labels)), place))[:count]] = True
-    return drawn
+    return np.lexsort((generator.random(len(labels)), place))

@@ -56,6 +56,7 @@ def _run(parser, options, command):
             part=options.part,
             folder=options.data_dir,
             invert=options.invert,
+            frames=options.frames,
             skip_bad=options.skip_bad,
         )
         folder = _claim(Path(options.out or run.folder / _name(run, chosen)), chosen.source)
@@ -149,6 +150,8 @@ def _parser():
     group.add_argument("--data", type=data_source, metavar="DATA", help=text)
     text = "invert light and dark in the data given by --data"
     group.add_argument("--invert", action="store_true", help=text)
+    text = "first, all: images to take from files that contain several, in the data given by --data"
+    group.add_argument("--frames", choices=data.own.FRAMES, metavar="FRAMES", help=text)
     text = "leave out files in the data given by --data that cannot be used"
     group.add_argument("--skip-bad", action="store_true", help=text)
     text = "folder to search first for the data files"

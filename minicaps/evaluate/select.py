@@ -31,15 +31,22 @@ class Samples:
 
 
 def choose(
-    run: Run, *, source=None, part=None, folder=None, invert=False, skip_bad=False
+    run: Run,
+    *,
+    source=None,
+    part=None,
+    folder=None,
+    invert=False,
+    frames=None,
+    skip_bad=False,
 ) -> Samples:
     """Return the images from one part of the run's own data or from another source.
 
     source: name of a data set, or a path; by default, the data that the run was trained on. part:
     one of PARTS; by default, "test" for the run's own data and all images of another source.
     folder: folder to search first for the files of a named data set. invert: whether to invert
-    light and dark in another source. skip_bad: whether to leave out files of another source that
-    cannot be used.
+    light and dark in another source. frames, skip_bad: how to read another source, see
+    `minicaps.data.own.Reading`.
 
     Raises `WrongUsage` if the arguments contradict each other, and `DataError` if the data cannot
     be used.
@@ -48,13 +55,13 @@ def choose(
         raise WrongUsage(
             f"--data-dir has no effect on {source or run.options.data.name}: leave it out"
         )
+    reading = own.Reading(frames, run.model.multi, skip_bad)
     if source is not None and not _same(source, run.options.data.name):
-        return _of_other(run, source, part, folder, invert, own.Reading(run.model.multi, skip_bad))
-    for flag, given in (("--invert", invert), ("--skip-bad", skip_bad)):
-        if given:
-            raise WrongUsage(
-                f"{flag} applies only to data other than the run's own: leave it out, or use --data"
-            )
+        return _of_other(run, source, part, folder, invert, reading)
+    for flag in ["--invert"] * invert + own.Reading(frames, skip_bad=skip_bad).changed():
+        raise WrongUsage(
+            f"{flag} applies only to data other than the run's own: leave it out, or use --data"
+        )
     return _of_run(run, part or "test", folder)
 
 
@@ -197,8 +204,10 @@ def _target(run, invert=False):
 def _of_other(run, source, part, folder, invert, reading):
     target = _target(run, invert)
     if source in data.NAMES:
-        if reading.skip_bad:
-            raise WrongUsage(f"{source} has no files to choose from: leave --skip-bad out")
+        if flags := replace(reading, multi_label=False).changed():
+            raise WrongUsage(
+                f"{source} can be read in one way only: leave out {' and '.join(flags)}"
+            )
         limit = 1 if part == "test" else None  # skip generating unused training images
         whole = data.load(source, folder=folder, seed=run.options.run.seed, limit=limit)
         parts = {p: _for_network(getattr(whole, p), whole, target) for p in ("train", "test")}

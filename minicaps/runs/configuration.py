@@ -22,13 +22,14 @@ class DataOptions:
     layout: str | None = None
     validation: float | int | None = None  # fraction or number of images; None: the default
     shift: int | None = None
+    frames: str | None = None  # "first" or "all"
     multi_label: bool = False
     skip_bad: bool = False
 
     @property
     def reading(self) -> own.Reading:
         """How custom data is read."""
-        return own.Reading(multi_label=self.multi_label, skip_bad=self.skip_bad)
+        return own.Reading(self.frames, self.multi_label, self.skip_bad)
 
     def load(self, seed) -> data.Dataset:
         """Load the data; see `minicaps.data.load` for the meaning of `seed` and the errors."""

@@ -26,7 +26,7 @@ NAME = "minicaps.train.fit"
 SWITCHES = {"batch_norm", "multi_label", "tf32", "quiet"}  # options without a value
 # Options of the command that select the data to read or that `fit` does not support
 LEFT_OUT = {"data", "data_dir", "limit", "compose", "layout", "seeds", "resume", "estimate", "out"}
-LEFT_OUT |= {"skip_bad"}
+LEFT_OUT |= {"frames", "skip_bad"}
 
 
 def fit(

@@ -14,7 +14,7 @@ from minicaps.cli.command import number
 from minicaps.data.arguments import data_source, parse_size
 from minicaps.data.compose import LAYOUTS
 from minicaps.data.dataset import VALIDATION_SHARE
-from minicaps.data.own import Reading, from_memory
+from minicaps.data.own import FRAMES, Reading, from_memory
 from minicaps.data.own.files import name_of
 from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES, usual_loss
@@ -231,6 +231,8 @@ def _data_options(group):
     _add(group, "validation", text, VALIDATION_SHARE, metavar="PART", type=_share_or_count)
     text = "shift images by up to N pixels"
     _add(group, "shift", text, "2 for mnist, else 0", metavar="N", type=_WHOLE)
+    text = "images to take from files that contain several"
+    _add(group, "frames", text, choices=FRAMES)
     text = "zeros and ones are multi-label even if one-hot"
     group.add_argument("--multi-label", action="store_true", help=text)
     text = "leave out files that cannot be used, and list them"

@@ -104,7 +104,7 @@ def test_other_data_can_be_messy(messy, capsys):
     said = refusal(capsys, folder, "--skip-bad", code=2)
     assert "--skip-bad applies only to data other than the run's own" in said
     said = refusal(capsys, folder, "--data", "strokes", "--skip-bad", code=2)
-    assert "leave --skip-bad out" in said
+    assert "leave out --skip-bad" in said
 
 
 def test_the_data_command_skips_too(messy, capsys):
@@ -118,4 +118,4 @@ def test_the_data_command_skips_too(messy, capsys):
 
 def test_arrays_have_no_files_to_skip(tmp_path):
     np.savez(tmp_path / "a.npz", images=noise(0, 9, 4, 4), labels=np.arange(9) % 3)
-    assert "leave --skip-bad out" in refusal_of(tmp_path / "a.npz", skip_bad=True)
+    assert "leave out --skip-bad" in refusal_of(tmp_path / "a.npz", skip_bad=True)

@@ -151,7 +151,8 @@ def test_what_does_not_go_together_is_refused_before_any_work(no_work, capsys, a
 def given(name):
     """Return the option with an allowed value."""
     value = DEFAULTS[name]
-    value = {"dropout": 0.1, "out": "x", "size": 30, "seeds": 2, "layout": "below"}.get(name, value)
+    values = {"dropout": 0.1, "out": "x", "size": 30, "seeds": 2, "layout": "below"}
+    value = (values | {"frames": "all"}).get(name, value)
     value = CHANGES_WHAT_IS_LEARNED.get(name, value)
     return [flag(name)] if name in SWITCHES else [flag(name), str(value)]
 
@@ -364,7 +365,11 @@ def test_device(strict_cupy):
 def test_every_option_has_a_test_that_it_is_obeyed():
     elsewhere = {"data", "data_dir", "size", "device"}  # above, and in tests/data/test_own.py
     elsewhere.add("layout")  # in tests/models/test_multilabel.py
-    elsewhere |= {"skip_bad", "multi_label"}  # in tests/data/test_messy.py and test_table.py
+    elsewhere |= {
+        "skip_bad",
+        "multi_label",
+        "frames",
+    }  # in tests/data: test_messy, test_table, test_frames
     others = {"model", "dropout", "patience", "start_from", "tf32", "out", "resume", "quiet"}
     others |= {"seeds", "estimate"}
     assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | others == DEFAULTS.keys()

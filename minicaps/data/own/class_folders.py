@@ -7,7 +7,13 @@ from functools import partial
 import numpy as np
 
 from minicaps.data.dataset import Split
-from minicaps.data.images import check_memory, picture_size, read_picture
+from minicaps.data.images import (
+    SeveralFrames,
+    check_memory,
+    count_frames,
+    picture_size,
+    read_picture,
+)
 from minicaps.data.own.faults import Faults
 from minicaps.data.own.files import for_each_file, notes_on_hidden
 from minicaps.data.own.found import PARTS, Found
@@ -21,8 +27,14 @@ def from_folders(root, entries, hidden, target, reading):
     """Implement `minicaps.data.own.read` for a folder with these visible and hidden entries."""
     faults = Faults(reading.skip_bad)
     listing = listed(root, entries, target, faults)
-    pictures, names = _pictures(root, list(listing.labels), target, faults)
+    files, names = _pictures(root, list(listing.labels), target, faults, reading.frames)
     faults.check()
+    pictures = [picture for frames in files for picture in frames]
+    file_of = [name for name, frames in zip(names, files, strict=True) for _ in frames]
+    groups = None
+    if len(pictures) > len(files):
+        groups = np.repeat(np.arange(len(files)), [len(frames) for frames in files])
+        names = [name for pair in zip(names, files, strict=True) for name in _frame_names(*pair)]
     channels = max(len(picture) for picture in pictures)
     images = np.empty((len(pictures), channels, *pictures[0].shape[1:]), dtype=np.float32)
     grey = sum(len(picture) < channels for picture in pictures)
@@ -40,33 +52,48 @@ def from_folders(root, entries, hidden, target, reading):
         notes.append(
             f"{grey} of {len(images)} images are grayscale: their channel is used for all colors"
         )
-    labels = np.array([listing.labels[name] for name in names])
-    whole = Split(images, labels, names=np.array(names))
+    labels = np.array([listing.labels[file] for file in file_of])
+    whole = Split(images, labels, names=np.array(names), groups=groups)
     parts = {"all": whole}
     if listing.parts:
-        part_of = np.array([listing.parts[name] for name in names])
+        part_of = np.array([listing.parts[file] for file in file_of])
         here = [part for part in PARTS if part in part_of]
         parts = {part: whole.take(part_of == part) for part in here}
     return Found(parts, listing.class_names, tuple(notes), tuple(faults.skipped))
 
 
-def _pictures(root, names, target, faults):
-    """Read images, and return a list of arrays (C, H, W) and the names of those that are usable."""
+def _frame_names(name, frames):
+    return [f"{name}#{k}" for k in range(len(frames))] if len(frames) > 1 else [name]
+
+
+def _pictures(root, names, target, faults, frames):
+    """Read images, and return a list for each file that is usable, and the names of these files.
+
+    The list of a file contains an array (C, H, W) for each of its frames that is read.
+    """
     if target.size is None:
         size, names = faults.usable(names, partial(_common_size, root))
         target = replace(target, size=size)
     pictures = []
     if target.size is not None:
         check_memory(len(names), target.channels or 3, target.size)
-        read = partial(for_each_file, root, verb="reading", function=_reader(target))
+        read = partial(for_each_file, root, verb="reading", function=_reader(target, frames))
         pictures, names = faults.each(names, read)
     if not names and not faults.found:
         faults.add(f"{root} contains no image that can be used")
     return pictures, names
 
 
-def _reader(target):
-    return lambda path: target.fit(read_picture(path))
+def _reader(target, frames):
+    def read(path):
+        if frames == "all":
+            return [target.fit(read_picture(path, k)) for k in range(count_frames(path))]
+        try:
+            return [target.fit(read_picture(path, 0 if frames == "first" else None))]
+        except SeveralFrames as error:
+            raise DataError(f"{error}, or give --frames first or --frames all") from None
+
+    return read
 
 
 def _common_size(root, names):

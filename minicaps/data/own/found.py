@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 from minicaps.data.dataset import Split
 
+FRAMES = ("first", "all")
 PARTS = ("train", "validation", "test")
 PART_OF = {part: part for part in PARTS} | {"val": "validation", "valid": "validation"}
 
@@ -12,11 +13,13 @@ PART_OF = {part: part for part in PARTS} | {"val": "validation", "valid": "valid
 class Reading:
     """Choices for data that can be read in more than one way.
 
+    frames: "first" or "all" images of a file that contains several, or None to refuse such files.
     multi_label: whether labels of zeros and ones are multi-label data even if every image has a
     single 1. skip_bad: whether to leave out files that cannot be used, instead of refusing the
     data.
     """
 
+    frames: str | None = None
     multi_label: bool = False
     skip_bad: bool = False
 

@@ -108,8 +108,8 @@ def _read(path, target, reading):
         folders = any(entry.is_dir() for entry in entries)
         if folders or not any(idx_part(entry) for entry in entries):
             return from_folders(path, entries, hidden, target, reading)
-    if reading.skip_bad:
-        raise DataError(f"{path} is not a folder of images: leave --skip-bad out")
+    if flags := replace(reading, multi_label=False).changed():
+        raise DataError(f"{path} is not a folder of images: leave out {' and '.join(flags)}")
     return from_idx(path, entries, hidden, target) if path.is_dir() else from_npz(path, target)
 
 

@@ -16,7 +16,8 @@ def cut_test(whole, class_names, seed, path, *, validation):
 
     Raises `DataError` if a class has too few images.
     """
-    counts = count_classes(whole.labels, len(class_names))
+    files = whole if whole.groups is None else whole.take(np.unique(whole.groups, True)[1])
+    counts = count_classes(files.labels, len(class_names))
     least, what = (3, "training, validation and test") if validation else (2, "training and test")
     if counts.min() < least:
         raise DataError(
@@ -27,7 +28,7 @@ def cut_test(whole, class_names, seed, path, *, validation):
     each = (len(class_names), len(np.unique(whole.strata)), 1)
     least = next(count for count in each if 2 * count <= len(whole))
     count = max(round(TEST_SHARE * len(whole)), least)
-    held_out = draw_by_class(whole.strata, count, generator(seed, 2))
+    held_out = draw_by_class(whole.strata, count, generator(seed, 2), whole.groups)
     return whole.take(~held_out), whole.take(held_out)
 
 

@@ -35,6 +35,14 @@ class Interrupted(Exception):
     """Raised after the user has requested a stop and the state has been saved."""
 
 
+def escaped(text, keep="") -> str:
+    """Escape control characters, which a file name may contain and a terminal would obey.
+
+    keep: characters to leave unchanged.
+    """
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in str(text))
+
+
 class ShowsCall:
     """Base class that adds the constructor's signature to the error of an incorrect call."""
 

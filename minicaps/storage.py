@@ -20,6 +20,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
+FORMULA = tuple("=+-@\t\r")  # first characters of formulas in spreadsheets
 FILE = "in-use"  # lock file for systems that cannot lock the folder itself
 
 
@@ -78,13 +79,29 @@ def write_json(path, value):
 
 
 def write_csv(path, header, rows):
-    """Write a table to `path` atomically, preserving undecodable bytes in file names."""
+    """Write a table to `path` atomically, preserving undecodable bytes in file names.
+
+    A spreadsheet would take a text such as `=1+1` for a formula, so an apostrophe precedes it.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows([*map(_as_text, row)] for row in (header, *rows))
     with replacing(path) as file:
         file.write(text.getvalue().encode("utf-8", "surrogateescape"))
+
+
+def _as_text(cell):
+    """Put an apostrophe before a text that a spreadsheet would run as a formula."""
+    formula = isinstance(cell, str) and cell[:1] in FORMULA and not _is_number(cell)
+    return f"'{cell}" if formula else cell
+
+
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 # ---- folders

@@ -13,12 +13,17 @@ from tqdm import tqdm
 
 from minicaps.cli.allocator import keep_memory
 from minicaps.cli.blas import one_blas_thread
-from minicaps.errors import UserError
+from minicaps.errors import UserError, escaped
 from minicaps.storage import reason
+
+LINES = "\n"  # a message may have several
 
 
 class WrongUsage(Exception):
     """Usage error for options that turn out to be invalid for the data or the run."""
+
+    def __init__(self, message):
+        super().__init__(escaped(message, keep=LINES))
 
 
 @contextmanager
@@ -91,13 +96,8 @@ def _system(error):
 
 def fail(name, message, code=1):
     """Print an error message to standard error and return the exit code."""
-    print(f"{name}: {_printable(str(message))}", file=sys.stderr)
+    print(f"{name}: {escaped(message, keep=LINES)}", file=sys.stderr)
     return code
-
-
-def _printable(text):
-    """Escape control characters, which a file name may contain and a terminal would obey."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 @contextmanager

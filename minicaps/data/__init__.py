@@ -32,6 +32,9 @@ def load(
     size: Sequence[int] | None = None,
     compose: int | None = None,
     layout: str = "overlap",
+    frames: str | None = None,
+    multi_label: bool = False,
+    skip_bad: bool = False,
 ) -> Dataset:
     """Load a built-in data set by name, or custom data by path.
 
@@ -52,6 +55,10 @@ def load(
     compose : number of images of different classes that are combined into each image
         Training images are composed of training images only, test images of test images.
     layout : arrangement of composed images; see `minicaps.data.compose.compose`
+    frames : "first" or "all" images of a file of custom data that contains several
+    multi_label : whether zeros and ones as labels of custom data are multi-label even if every
+        image has a single 1
+    skip_bad : whether to leave out files of custom data that cannot be used
 
     Returns
     -------
@@ -66,13 +73,18 @@ def load(
     DataError
         If a file is missing or damaged, or belongs to a different data set.
     """
-    dataset = _load(name, folder, limit, seed, size)
+    reading = own.Reading(frames, multi_label, skip_bad)
+    dataset = _load(name, folder, limit, seed, size, reading)
     return dataset if compose is None else _composed(dataset, compose, layout, seed)
 
 
-def _load(name, folder, limit, seed, size):
+def _load(name, folder, limit, seed, size, reading):
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1 training sample, got {limit}")
+    if name in NAMES and reading != own.Reading():
+        raise ValueError(
+            f"{name} can be read in one way only: leave out {' and '.join(reading.changed())}"
+        )
     if name in download.SOURCES:
         train, test = download.read(name, folder, limit)
         dataset = Dataset(name, train, test, download.SOURCES[name].class_names)
@@ -82,7 +94,7 @@ def _load(name, folder, limit, seed, size):
     elif name == "strokes":
         dataset = _strokes(limit, seed)
     elif os.path.exists(name):
-        return own.load(name, limit=limit, seed=seed, size=size)
+        return own.load(name, limit=limit, seed=seed, size=size, reading=reading)
     else:
         raise ValueError(
             f"unknown data set {name!r}, and no such path: choose from {', '.join(NAMES)}, or give"
@@ -93,14 +105,19 @@ def _load(name, folder, limit, seed, size):
 
 
 def _composed(dataset, count, layout, seed):
+    if getattr(dataset.train, "groups", None) is not None:
+        raise ValueError(f"the frames of {dataset.name} cannot be composed: read the first only")
     if dataset.multi:
         raise ValueError(f"{dataset.name} is multi-label already: its images cannot be composed")
-    train, test = (
-        compose_pictures(part, len(dataset.class_names), count=count, layout=layout, seed=seed)
-        for part in (dataset.train, dataset.test)
-    )
+    parts = {
+        name: compose_pictures(
+            part, len(dataset.class_names), count=count, layout=layout, seed=seed
+        )
+        for name in ("train", "validation", "test")
+        if (part := getattr(dataset, name)) is not None
+    }
     note = f"each image is composed of {count} images of different classes ({layout})"
-    return replace(dataset, train=train, test=test, notes=(*dataset.notes, note))
+    return replace(dataset, **parts, notes=(*dataset.notes, note))
 
 
 def _strokes(limit, seed):

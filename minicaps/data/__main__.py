@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from minicaps.cli.command import WrongUsage, guarded, number, start, usage
-from minicaps.data import NAMES, baselines, download, load, strokes
+from minicaps.data import NAMES, baselines, download, load, own, strokes
 from minicaps.data.arguments import AUGMENTATION, parse_size
 from minicaps.data.augmentation import Augmentation
 from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.images import file_names, write_picture
 from minicaps.data.sheet import contact_sheet
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 from minicaps.storage import results_folder, writing
 
 ABOUT = {
@@ -113,8 +113,8 @@ def _add_own(commands):
         help="show custom data: a folder of class folders, an .npz file, or four IDX files",
         usage="python -m minicaps.data PATH [options]",
         description="Show what minicaps.train would read from a folder with one subfolder per"
-        " class (or a table labels.csv), from an .npz file with images and labels (and"
-        " optionally class_names), or from a folder with four IDX files.",
+        " class (or a table labels.csv), from a .zip file of it, from an .npz file with images and"
+        " labels (and optionally class_names), or from a folder with four IDX files.",
     )
     command.add_argument("path", type=_path, metavar="PATH", help="the folder or the file")
     command.add_argument(
@@ -125,6 +125,16 @@ def _add_own(commands):
     )
     command.add_argument(
         "--seed", type=number(int, 0), default=0, help="seed of the test split (default: 0)"
+    )
+    text = "first, all: images to take from files that contain several"
+    command.add_argument("--frames", choices=own.FRAMES, metavar="FRAMES", help=text)
+    command.add_argument(
+        "--multi-label",
+        action="store_true",
+        help="take labels of 0 and 1 as multi-label even if every image has a single 1",
+    )
+    command.add_argument(
+        "--skip-bad", action="store_true", help="leave out files that cannot be used"
     )
     command.add_argument(
         "--out",
@@ -230,7 +240,15 @@ def _show_strokes(options):
 
 
 def _show_own(options):
-    data = load(str(options.path.absolute()), seed=options.seed, size=options.size)
+    with usage():  # --multi-label for data with one class per image
+        data = load(
+            str(options.path.absolute()),
+            seed=options.seed,
+            size=options.size,
+            frames=options.frames,
+            multi_label=options.multi_label,
+            skip_bad=options.skip_bad,
+        )
     out = options.out or Path(f"{data.name}-samples.png")
     if options.path.resolve() in out.resolve().parents:
         raise DataError(f"{out} would be inside the data folder: choose another place with --out")
@@ -253,15 +271,20 @@ def _changes(options, data):
 def _describe(data):
     images = data.train.images
     channels, height, width = images.shape[1:]
-    print(f"{data.name}: {len(data.train):,} training and {len(data.test):,} test images")
+    parts = {"training": data.train, "validation": data.validation, "test": data.test}
+    parts = {name: part for name, part in parts.items() if part is not None}
+    counts = [f"{len(part):,} {name}" for name, part in parts.items()]
+    print(f"{escaped(data.name)}: {', '.join(counts[:-1])} and {counts[-1]} images")
     print(f"shape: {channels} channel(s), {height} pixels high, {width} wide")
     print(f"pixels: from {images.min():zg} to {images.max():zg}")
     width = max(14, 2 + max(map(len, data.class_names)))
-    print(f"\n{'class':{width}}{'training':>9}{'test':>9}")
-    classes = len(data.class_names)
-    counts = [count_classes(part.labels, classes) for part in (data.train, data.test)]
-    for name, train, test in zip(data.class_names, *counts, strict=True):
-        print(f"{name:{width}}{train:>9,}{test:>9,}")
+    widths = [max(9, 2 + len(name)) for name in parts]
+    heads = "".join(f"{name:>{w}}" for name, w in zip(parts, widths, strict=True))
+    print(f"\n{'class':{width}}{heads}")
+    counts = [count_classes(part.labels, len(data.class_names)) for part in parts.values()]
+    for name, *row in zip(data.class_names, *counts, strict=True):
+        numbers = "".join(f"{count:>{w},}" for count, w in zip(row, widths, strict=True))
+        print(f"{name:{width}}{numbers}")
 
 
 def _picture(path, data, changes, pose_names=(), **keywords):

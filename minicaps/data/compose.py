@@ -45,7 +45,7 @@ class Composed:
     epoch: int
 
     multi = True
-    poses = None
+    poses = groups = None
 
     def __len__(self):
         return len(self.members)

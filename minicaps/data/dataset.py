@@ -8,6 +8,8 @@ import numpy as np
 
 from minicaps.backend import Array, Device, array_module, to_host
 
+VALIDATION_SHARE = 0.1  # of the training samples, unless the data or the user says otherwise
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -21,12 +23,15 @@ class Split:
     poses : shape (n, d), or None
     names : shape (n,), or None
         The file of each image, or its index in the whole data set.
+    groups : int64, shape (n,), or None
+        Images of the same group, such as the frames of an animation, stay in the same part.
     """
 
     images: np.ndarray
     labels: np.ndarray
     poses: np.ndarray | None = None
     names: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     def __post_init__(self):
         images, labels = self.images, self.labels
@@ -110,7 +115,8 @@ class Split:
         """Select samples by an index array, in the order of its indices, or by a slice."""
         poses = None if self.poses is None else self.poses[which]
         names = None if self.names is None else self.names[which]
-        return Split(self.images[which], self.labels[which], poses, names)
+        groups = None if self.groups is None else self.groups[which]
+        return Split(self.images[which], self.labels[which], poses, names, groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +130,8 @@ class Dataset:
     class_names : names of the classes; `class_names[k]` is that of class k
     by_class : whether the validation split is stratified, as small data sets require
     notes : sentences for the user about how the data was read
+    skipped : pairs (file, reason) for the files that could not be used
+    validation : validation split that the data defines, or None to cut one from `train`
     """
 
     name: str
@@ -132,25 +140,40 @@ class Dataset:
     class_names: tuple[str, ...]
     by_class: bool = False
     notes: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    validation: Split | None = None
 
     @property
     def multi(self) -> bool:
         """Whether the images are multi-label and can have any number of classes."""
         return self.train.multi
 
-    def cut_validation(self, size: int | float, seed: int = 0) -> tuple[Split, Split]:
+    def cut_validation(self, size: int | float | None = None, seed: int = 0) -> tuple[Split, Split]:
         """Divide the training split into a smaller training split and a validation split.
 
         `size` is a number of samples (int) or a fraction of the training split (float between 0
-        and 1). The selected samples depend only on `seed`, `size`, the number of samples and, if
-        `by_class` is true, their labels. The order of the samples is preserved in both splits. The
-        test split is not used.
+        and 1), by default `VALIDATION_SHARE`, or one sample per class if that rounds to none. If
+        the data defines a validation split, no size can be chosen, and the training split is not
+        divided.
+
+        The selected samples depend only on `seed`, `size`, the number of samples and, if `by_class`
+        is true, their labels. The order of the samples is preserved in both splits. The test split
+        is not used.
         """
-        n = len(self.train)
+        if self.validation is not None:
+            if size is None:
+                return self.train, self.validation
+            raise ValueError(
+                f"{self.name} has its own validation set of {len(self.validation):,} images: leave"
+                " --validation out"
+            )
+        n, least = len(self.train), 0
+        if size is None:
+            size, least = VALIDATION_SHARE, len(np.unique(self.train.strata)) * self.by_class
         if isinstance(size, Integral):
             count = int(size)
         elif 0 < size < 1:
-            count = round(size * n)
+            count = round(size * n) or least
         else:
             raise ValueError(
                 f"a validation fraction must lie between 0 and 1, got {size}: "
@@ -163,7 +186,7 @@ class Dataset:
             )
         random = generator(seed, 0)
         if self.by_class:
-            held_out = draw_by_class(self.train.strata, count, random)
+            held_out = draw_by_class(self.train.strata, count, random, self.train.groups)
             left = count_classes(self.train.labels[~held_out], len(self.class_names))
             if not left.all():
                 raise ValueError(
@@ -203,17 +226,34 @@ def of_class(labels, k: int) -> np.ndarray:
     return labels[:, k] > 0 if labels.ndim == 2 else labels == k
 
 
-def draw_by_class(labels, count: int, generator) -> np.ndarray:
+def draw_by_class(labels, count: int, generator, groups=None) -> np.ndarray:
     """Draw a sample of size `count`, stratified by labels (n,), and return it as a mask (n,).
 
     The samples of each class are shuffled and spaced evenly between 0 and 1, and the `count`
     samples closest to 0 are drawn. Every class thus contributes one sample before any class
     contributes a second.
+
+    If `groups` (n,) is given, whole groups are drawn instead, at least one per class, until the
+    sample has at least `count` elements.
     """
+    if groups is None:
+        drawn = np.zeros(len(labels), dtype=bool)
+        drawn[_order_by_class(labels, generator)[:count]] = True
+        return drawn
+    _, first, member, sizes = np.unique(
+        groups, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = _order_by_class(labels[first], generator)
+    enough = 1 + np.searchsorted(np.cumsum(sizes[order]), count)
+    drawn = np.zeros(len(first), dtype=bool)
+    drawn[order[: max(enough, len(np.unique(labels)))]] = True
+    return drawn[member]
+
+
+def _order_by_class(labels, generator):
+    """Return the indices of samples in the order in which `draw_by_class` draws them."""
     place = np.empty(len(labels))
     for label in np.unique(labels):
         which = np.flatnonzero(labels == label)
         place[generator.permutation(which)] = np.arange(len(which)) / len(which)
-    drawn = np.zeros(len(labels), dtype=bool)
-    drawn[np.lexsort((generator.random(len(labels)), place))[:count]] = True
-    return drawn
+    return np.lexsort((generator.random(len(labels)), place))

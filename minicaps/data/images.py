@@ -53,8 +53,14 @@ class Target:
         return [known.index(name) for name in names]
 
 
-def read_picture(path) -> np.ndarray:
+class SeveralFrames(DataError):
+    """Raised when a file contains several images and none was chosen."""
+
+
+def read_picture(path, frame: int | None = None) -> np.ndarray:
     """Read an image file as a float32 array (C, H, W) with values in [0, 1].
+
+    frame: number of the image in a file that contains several, from 0.
 
     C is 1 for grayscale images and 3 for color images. All formats that Pillow reads are supported,
     and the orientation stored by a camera is applied. Bytes and 16-bit integers are scaled so that
@@ -65,16 +71,26 @@ def read_picture(path) -> np.ndarray:
     from PIL import ImageOps
 
     with _opened(path) as picture:
-        if getattr(picture, "n_frames", 1) > 1 and picture.format != "MPO":  # MPO: a camera's JPEG
-            raise DataError(
-                f"{path} contains {picture.n_frames} images: save each in a separate file"
-            )
+        if frame is not None:
+            picture.seek(frame)
+        elif (frames := _frames(picture)) > 1:
+            raise SeveralFrames(f"{path} contains {frames} images: save each in a separate file")
         kind = picture.format
         picture = ImageOps.exif_transpose(picture)
         if picture.mode[0] in "IF":
             return _wide_numbers(picture, kind, path)[None]
         pixels = _bytes(picture).astype(np.float32)
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def count_frames(path) -> int:
+    """Count the images in a file, such as the frames of an animation."""
+    with _opened(path) as picture:
+        return _frames(picture)
+
+
+def _frames(picture):
+    return 1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)  # a camera's JPEG
 
 
 def picture_size(path) -> tuple[int, int]:

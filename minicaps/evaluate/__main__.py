@@ -11,6 +11,8 @@ from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
 from minicaps.data.arguments import data_source
+from minicaps.data.own.files import name_of
+from minicaps.errors import escaped
 from minicaps.evaluate import select
 from minicaps.evaluate.report import Evaluation, report, report_classes
 from minicaps.models.base import EVALUATION_BATCH
@@ -54,6 +56,8 @@ def _run(parser, options, command):
             part=options.part,
             folder=options.data_dir,
             invert=options.invert,
+            frames=options.frames,
+            skip_bad=options.skip_bad,
         )
         folder = _claim(Path(options.out or run.folder / _name(run, chosen)), chosen.source)
     except WrongUsage as error:
@@ -83,7 +87,7 @@ def _run(parser, options, command):
 def _introduce(run, chosen):
     size = run.model.number_of_parameters()
     print(f"Run: {run.path} ({run.options.model.name}, {size:,} parameters)")
-    print(f"Data: {chosen.source}, {len(chosen.split):,} images ({chosen.part})")
+    print(f"Data: {escaped(chosen.source)}, {len(chosen.split):,} images ({chosen.part})")
     for note in chosen.notes:
         print(f"Note: {note}")
 
@@ -95,7 +99,7 @@ def _name(run, chosen):
     """Name the folder for results so that those of the run's own test set are not replaced."""
     words = ["evaluation"]
     if chosen.source != run.options.data.name:
-        words.append(Path(chosen.source).name.removesuffix(".npz"))
+        words.append(name_of(chosen.source))
     if chosen.part in ("validation", "train"):
         words.append(chosen.part)
     return "-".join(words)
@@ -146,6 +150,10 @@ def _parser():
     group.add_argument("--data", type=data_source, metavar="DATA", help=text)
     text = "invert light and dark in the data given by --data"
     group.add_argument("--invert", action="store_true", help=text)
+    text = "first, all: images to take from files that contain several, in the data given by --data"
+    group.add_argument("--frames", choices=data.own.FRAMES, metavar="FRAMES", help=text)
+    text = "leave out files in the data given by --data that cannot be used"
+    group.add_argument("--skip-bad", action="store_true", help=text)
     text = "folder to search first for the data files"
     group.add_argument("--data-dir", metavar="FOLDER", help=text)
     group = parser.add_argument_group("work")

@@ -10,6 +10,7 @@ from minicaps import data
 from minicaps.cli.command import WrongUsage
 from minicaps.data import Split, own
 from minicaps.data.images import Target, fitted
+from minicaps.data.own.files import some_of
 from minicaps.errors import DataError
 from minicaps.runs.run import Run, dataset
 
@@ -29,13 +30,23 @@ class Samples:
     notes: tuple[str, ...] = ()
 
 
-def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Samples:
+def choose(
+    run: Run,
+    *,
+    source=None,
+    part=None,
+    folder=None,
+    invert=False,
+    frames=None,
+    skip_bad=False,
+) -> Samples:
     """Return the images from one part of the run's own data or from another source.
 
     source: name of a data set, or a path; by default, the data that the run was trained on. part:
     one of PARTS; by default, "test" for the run's own data and all images of another source.
     folder: folder to search first for the files of a named data set. invert: whether to invert
-    light and dark in another source.
+    light and dark in another source. frames, skip_bad: how to read another source, see
+    `minicaps.data.own.Reading`.
 
     Raises `WrongUsage` if the arguments contradict each other, and `DataError` if the data cannot
     be used.
@@ -44,11 +55,12 @@ def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Sa
         raise WrongUsage(
             f"--data-dir has no effect on {source or run.options.data.name}: leave it out"
         )
+    reading = own.Reading(frames, run.model.multi, skip_bad)
     if source is not None and not _same(source, run.options.data.name):
-        return _of_other(run, source, part, folder, invert)
-    if invert:
+        return _of_other(run, source, part, folder, invert, reading)
+    for flag in ["--invert"] * invert + own.Reading(frames, skip_bad=skip_bad).changed():
         raise WrongUsage(
-            "--invert applies only to data other than the run's own: leave it out, or use --data"
+            f"{flag} applies only to data other than the run's own: leave it out, or use --data"
         )
     return _of_run(run, part or "test", folder)
 
@@ -78,8 +90,9 @@ def _of_run(run, part, folder):
         )
     composed = run.options.data.compose
     if theirs and not composed and (names := _split_names(run)) is not None:
-        parts, _, notes = own.read(source, _target(run))
-        return _by_names(run, source, part, names, parts, notes)
+        reading = replace(run.options.data.reading, multi_label=run.model.multi)
+        found = own.read(source, _target(run), reading)
+        return _by_names(run, source, part, names, found)
     try:
         whole = dataset(run, folder, test_only=part == "test")
         split = _cut(run, whole, part)
@@ -127,8 +140,8 @@ def _part(run, whole, part):
 
 
 def _named(split, start=""):
-    """Use indices as names for unnamed images, or rename all images to `start` plus their index."""
-    if split.names is not None and not start:
+    """Use indices as names for images without the names of files, with `start` before them."""
+    if split.names is not None and (not start or split.names.dtype.kind == "U"):
         return split
     numbers = np.arange(len(split))
     return replace(split, names=np.char.add(start, numbers.astype(str)) if start else numbers)
@@ -157,16 +170,16 @@ def _split_names(run):
         ) from error
 
 
-def _by_names(run, source, part, names, parts, notes):
+def _by_names(run, source, part, names, found):
     """Return the images that split.json lists for a part; images added later are ignored."""
-    wanted, known, pool = names[part], [name for p in PARTS for name in names[p]], parts[0]
-    if len(parts) == 2 and part == "test":
-        known, pool = wanted, parts[1]
+    origin = {p: p if p in found.parts else next(iter(found.parts)) for p in PARTS}
+    pool, notes, wanted = found.parts[origin[part]], found.notes, names[part]
+    known = [name for p in PARTS if origin[p] == origin[part] for name in names[p]]
     here = {name: k for k, name in enumerate(pool.names.tolist())}
     if gone := [str(name) for name in wanted if name not in here]:
         raise DataError(
             f"{len(gone)} of the {len(wanted)} {part} images listed in {run.folder / 'split.json'}"
-            f" are not in {source} ({', '.join(gone[:5])}{', …' if gone[5:] else ''}): restore"
+            f" are not in {source} ({some_of(gone)}): restore"
             " them, or evaluate other data with --data"
         )
     if (new := len(here.keys() - set(known))) and run.options.data.limit is None:
@@ -188,26 +201,45 @@ def _target(run, invert=False):
     return Target(tuple(size), channels, invert, run.model.class_names)
 
 
-def _of_other(run, source, part, folder, invert):
+def _of_other(run, source, part, folder, invert, reading):
     target = _target(run, invert)
     if source in data.NAMES:
+        if flags := replace(reading, multi_label=False).changed():
+            raise WrongUsage(
+                f"{source} can be read in one way only: leave out {' and '.join(flags)}"
+            )
         limit = 1 if part == "test" else None  # skip generating unused training images
         whole = data.load(source, folder=folder, seed=run.options.run.seed, limit=limit)
-        parts, notes = [_for_network(p, whole, target) for p in (whole.train, whole.test)], ()
+        parts = {p: _for_network(getattr(whole, p), whole, target) for p in ("train", "test")}
+        found = own.Found(parts, whole.class_names)
     else:
-        parts, _, notes = own.read(source, target)
-    if len(parts) == 1:
-        return _of_undivided(run, source, part, parts[0], notes)
-    if part not in (None, "train", "test"):
-        raise WrongUsage(f"{source} has the parts train and test, not {part}: choose one of them")
-    train, test = parts
+        found = own.read(source, target, reading)
+    parts = found.parts
+    if "all" in parts:
+        return _of_undivided(run, source, part, found)
+    names = _split_names(run)
+    if part is not None and names is not None and _holds(found, names[part]):
+        return _by_names(run, source, part, names, found)  # a copy of the run's own data
+    if part not in (None, *parts):
+        there = " and ".join(parts)
+        raise WrongUsage(f"{source} has the parts {there}, not {part}: choose one of them")
     if part is None:
-        train, test = _named(train, "train/"), _named(test, "test/")
-        fields = ("images", "labels", "names")
-        split = Split(**{f: np.concatenate([getattr(p, f) for p in (train, test)]) for f in fields})
+        split = _joined([_named(split, f"{name}/") for name, split in parts.items()])
     else:
-        split = _named(train if part == "train" else test)
-    return Samples(split, source, part or "all", tuple(notes))
+        split = _named(parts[part])
+    return Samples(split, source, part or "all", found.notes)
+
+
+def _holds(found, names):
+    """Return whether divided data contains files with all these names."""
+    splits = [split for split in found.parts.values() if split.names is not None]
+    here = {name for split in splits for name in split.names.tolist()}
+    return bool(names) and all(isinstance(name, str) and name in here for name in names)
+
+
+def _joined(parts):
+    fields = ("images", "labels", "names")
+    return Split(**{f: np.concatenate([getattr(p, f) for p in parts]) for f in fields})
 
 
 def _for_network(split, whole, target):
@@ -216,16 +248,16 @@ def _for_network(split, whole, target):
     return fitted(replace(split, labels=numbers[split.labels]), target)
 
 
-def _of_undivided(run, source, part, whole, notes):
+def _of_undivided(run, source, part, found):
     """Return all images of a folder or file, or only one part if `part` is given.
 
     A part can be selected only if the source is a copy of the run's own data.
     """
-    names = _split_names(run)
+    names, whole, notes = _split_names(run), found.parts["all"], found.notes
     if part is not None:
         if names is None:
             raise WrongUsage(f"{source} is not divided into parts: leave --part out")
-        return _by_names(run, source, part, names, [whole], notes)
+        return _by_names(run, source, part, names, found)
     if names is not None and set(whole.names.tolist()) == {n for p in PARTS for n in names[p]}:
         notes = (
             *notes,

@@ -7,6 +7,7 @@ their meaning, the allowed values, and the allowed combinations.
 from dataclasses import asdict, dataclass, fields
 
 from minicaps import data
+from minicaps.data import own
 from minicaps.data.augmentation import Augmentation
 
 
@@ -20,12 +21,20 @@ class DataOptions:
     limit: int | None = None
     compose: int | None = None
     layout: str | None = None
-    validation: float | int = 0.1  # fraction or number of images
+    validation: float | int | None = None  # fraction or number of images; None: the default
     shift: int | None = None  # pixels; here and below, None: not decided, which means off
     rotate: float | None = None  # degrees
     zoom: float | None = None
     flip: str | None = None
     brightness: float | None = None
+    frames: str | None = None  # "first" or "all"
+    multi_label: bool = False
+    skip_bad: bool = False
+
+    @property
+    def reading(self) -> own.Reading:
+        """How custom data is read."""
+        return own.Reading(self.frames, self.multi_label, self.skip_bad)
 
     def load(self, seed) -> data.Dataset:
         """Load the data; see `minicaps.data.load` for the meaning of `seed` and the errors."""
@@ -37,6 +46,7 @@ class DataOptions:
             size=self.size,
             compose=self.compose,
             layout=self.layout or "overlap",
+            **asdict(self.reading),
         )
 
     @property
@@ -50,7 +60,7 @@ class DataOptions:
 
         The validation set is None if no images are held out.
         """
-        if not self.validation:
+        if self.validation == 0 and dataset.validation is None:
             return dataset.train, None
         return dataset.cut_validation(self.validation, seed)
 
@@ -135,6 +145,15 @@ class Options:
     def replace(self, **changes) -> "Options":
         """Return a copy with the given changes, which use the keys of the flat dictionary."""
         return Options.from_dict(self.to_dict() | changes)
+
+
+def options_of(meta) -> dict:
+    """Return the flat options in the metadata of a checkpoint.
+
+    Older runs have no option `multi_label`: they took all labels of zeros and ones as multi-label.
+    """
+    multi = bool((meta.get("preprocessing") or {}).get("multi"))
+    return {"multi_label": multi and not meta["options"].get("compose"), **meta["options"]}
 
 
 def _flat(section, name):

@@ -9,7 +9,7 @@ from minicaps.backend import Device
 from minicaps.models import Network
 from minicaps.runs import checkpoint
 from minicaps.runs.building import as_device, build_saved
-from minicaps.runs.configuration import Options
+from minicaps.runs.configuration import Options, options_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def open_run(path: str | Path, device: Device | str) -> Run:
     with checkpoint.fitting(path):
         if missing := {"data", "seed", "validation"} - {**meta["options"]}.keys():
             raise KeyError(*sorted(missing))
-        options = Options.from_dict(meta["options"] | {"loss": model.loss})
+        options = Options.from_dict(options_of(meta) | {"loss": model.loss})
         os.fspath(options.data.name)  # TypeError if it is not a path
         return Run(path, model, device, options)
 

@@ -23,9 +23,10 @@ from minicaps.train.progress import Display
 from minicaps.train.resume import device_of, make_trainer, train, write_config
 
 NAME = "minicaps.train.fit"
-SWITCHES = {"batch_norm", "tf32", "quiet"}  # options without a value
+SWITCHES = {"batch_norm", "multi_label", "tf32", "quiet"}  # options without a value
 # Options of the command that select the data to read or that `fit` does not support
 LEFT_OUT = {"data", "data_dir", "limit", "compose", "layout", "seeds", "resume", "estimate", "out"}
+LEFT_OUT |= {"frames", "skip_bad"}
 
 
 def fit(
@@ -45,7 +46,7 @@ def fit(
         Floats in [0, 1] or integers up to 255; see `minicaps.data.preprocessing.as_images`.
     labels : array (n,) or (n, J)
         Integers or names, or zeros and ones, which are multi-label data unless each row has a
-        single 1.
+        single 1 or the option multi_label=True is given.
     class_names : sequence of str, optional
         Names in the order of the class numbers. By default, the labels serve as names.
     test : pair (images, labels), optional
@@ -83,10 +84,13 @@ def fit(
 
 
 def _trained(folder, given, data, call):
-    """Train in a run folder; return the network of the best epoch. data: a function of the size."""
+    """Train in a run folder; return the network of the best epoch.
+
+    data: function that takes the `DataOptions`.
+    """
     options = complete(given | {"out": str(folder)})
     device, display = device_of(options.run), Display(NAME, options.run.quiet)
-    dataset = data(options.data.size)
+    dataset = data(options.data)
     results_folder(folder, "choose another out")
     with locked(folder), one_blas_thread():
         _check_unused(folder)
@@ -108,9 +112,10 @@ def _check_unused(folder):
         raise ValueError(f"{folder} already exists and is not empty: choose another out") from None
 
 
-def _dataset(images, labels, class_names, test, size):
-    train, names = from_memory.split_of(images, labels, class_names)
-    train = fitted(train, Target(size, train.shape[0]))
+def _dataset(images, labels, class_names, test, options):
+    multi = options.multi_label
+    train, names = from_memory.split_of(images, labels, class_names, multi_label=multi)
+    train = fitted(train, Target(options.size, train.shape[0]))
     tested = train.take(slice(0, 0))
     if test is not None:
         if not isinstance(test, list | tuple) or len(test) != 2:

@@ -14,7 +14,9 @@ from minicaps.cli.command import number
 from minicaps.data.arguments import AUGMENTATION, data_source, parse_size
 from minicaps.data.augmentation import Augmentation
 from minicaps.data.compose import LAYOUTS
-from minicaps.data.own import from_memory
+from minicaps.data.dataset import VALIDATION_SHARE
+from minicaps.data.own import FRAMES, Reading, from_memory
+from minicaps.data.own.files import name_of
 from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.ops.capsule import SQUASHES
@@ -42,6 +44,8 @@ def complete(given) -> Options:
     name = flat["model"]
     flat |= _options_of_the_model(name, given)
     defaults = NO_AUGMENTATION | {
+        # Custom data may bring its own validation set
+        "validation": VALIDATION_SHARE if flat["data"] in data.NAMES else None,
         "layout": "overlap" if flat["compose"] else None,
         "shift": 0 if flat["compose"] else DEFAULT_SHIFT.get(flat["data"], 0),
         "learning_rate": DEFAULT_LEARNING_RATE.get((name, flat["preset"]), 0.001),
@@ -70,6 +74,9 @@ def _check(options, given):
         raise ValueError("strokes are drawn, not read: leave --data-dir out")
     if source.data_dir and source.name not in data.NAMES:
         raise ValueError(f"{source.name} is read from its own path: leave --data-dir out")
+    if source.name in data.NAMES and source.reading != Reading():
+        flags = " and ".join(source.reading.changed())
+        raise ValueError(f"{source.name} can be read in one way only: leave out {flags}")
     if Path(source.name) in Path(run.out).absolute().parents:
         raise ValueError(f"the run folder {run.out} must not be in the data: choose another --out")
     if run.tf32 and run.precision != "float32":
@@ -155,7 +162,7 @@ def _options_of_the_model(name, given):
 
 def _new_folder(flat):
     moment = datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = Path(flat["data"]).name.removesuffix(".npz")
+    name = name_of(flat["data"])
     names = [name, *(flat[key] for key in ("model", "preset") if flat[key])]
     return f"runs/{'-'.join([*names, moment])}"
 
@@ -223,10 +230,16 @@ def _data_options(group):
     _add(group, "compose", text, metavar="N", type=number(int, 2))
     _add(group, "layout", "how they are placed", "overlap", choices=LAYOUTS)
     text = "fraction or number held out to choose the epoch"
-    _add(group, "validation", text, metavar="PART", type=_share_or_count)
+    _add(group, "validation", text, VALIDATION_SHARE, metavar="PART", type=_share_or_count)
     for name, (text, keywords) in AUGMENTATION.items():
         default = "2 for mnist, else 0" if name == "shift" else NO_AUGMENTATION[name]
         _add(group, name, text, default, **keywords)
+    text = "images to take from files that contain several"
+    _add(group, "frames", text, choices=FRAMES)
+    text = "zeros and ones are multi-label even if one-hot"
+    group.add_argument("--multi-label", action="store_true", help=text)
+    text = "leave out files that cannot be used, and list them"
+    group.add_argument("--skip-bad", action="store_true", help=text)
 
 
 def _model_options(group):

@@ -5,13 +5,15 @@ import time
 
 from tqdm import tqdm
 
+from minicaps.errors import escaped
+
 
 def describe(trainer):
     """Print a description of the device, the data and the network."""
     options, data, device = trainer.options, trainer.data, trainer.device
     print(f"Device: {device.name} ({device.reason})")
     print(
-        f"Data: {options.data.name}, {len(trainer.training):,} training,"
+        f"Data: {escaped(options.data.name)}, {len(trainer.training):,} training,"
         f" {len(trainer.validation or ()):,} validation, {len(data.test):,} test images"
     )
     if data.multi:

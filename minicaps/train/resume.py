@@ -11,7 +11,8 @@ from minicaps.errors import CheckpointError, DataError
 from minicaps.models import inspection
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
-from minicaps.storage import check_unused, locked, results_folder, write_json
+from minicaps.runs.configuration import options_of
+from minicaps.storage import check_unused, locked, results_folder, write_csv, write_json
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
 from minicaps.train.summary import checksums, circumstances
@@ -35,6 +36,8 @@ class Session:
             write_config(trainer)
             if (parts := _parts(trainer)) is not None:
                 write_json(folder / "split.json", parts)
+            if skipped := trainer.data.skipped:
+                write_csv(folder / "skipped.csv", ("file", "reason"), skipped)
             return self._train(trainer)
 
     def go_on(self, folder, given):
@@ -44,7 +47,7 @@ class Session:
             raise CheckpointError(f"there is no checkpoint {path}: give the folder of a run")
         with checkpoint.resuming(folder) as saved:
             with checkpoint.fitting(path), usage():
-                trainer = self.prepare(resumed(path, saved[1]["options"], given))
+                trainer = self.prepare(resumed(path, options_of(saved[1]), given))
                 trainer.load(*saved)
                 if trainer.optimization.epochs < (done := trainer.epoch):
                     raise ValueError(f"{done} epochs are already done: --epochs must not be lower")

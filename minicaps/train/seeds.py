@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 
 from minicaps.cli.command import usage
+from minicaps.runs import checkpoint
+from minicaps.runs.configuration import options_of
 from minicaps.storage import check_unused, locked, results_folder, write_json
 from minicaps.train.options import resumed
 from minicaps.train.summary import spread
@@ -38,7 +40,12 @@ def go_on(session, folder, given):
 
 
 def _options(folder):
-    return json.loads(Path(folder, "config.json").read_text())["options"]
+    options = json.loads(Path(folder, "config.json").read_text())["options"]
+    for path in (
+        sorted(Path(folder).glob("seed-*/last.npz")) if "multi_label" not in options else ()
+    ):
+        return {"multi_label": options_of(checkpoint.load(path)[1])["multi_label"], **options}
+    return options
 
 
 def _runs(session, folder, options, given):

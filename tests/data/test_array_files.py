@@ -1,6 +1,7 @@
 """Test custom data in arrays, .npz or IDX files: correct reading, and errors."""
 
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ from idx_files import FILES, arrays_of, idx_bytes, zipped
 from own_files import all_of, grey_arrays, noise, npz, refusal
 
 from minicaps.data import load
+from minicaps.data.images import Target
 from minicaps.data.own import read
+from minicaps.errors import DataError
 
 # ---- .npz files
 
@@ -38,7 +41,8 @@ def test_arrays_are_read_with_their_names(tmp_path):
 )
 def test_the_axis_of_size_1_or_3_has_the_channels(tmp_path, shape, move):
     images = noise(0, *shape)
-    (whole,), _, notes = read(npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3))
+    found = read(npz(tmp_path / "a.npz", images=images, labels=np.arange(12) % 3))
+    whole, notes = found.parts["all"], found.notes
     np.testing.assert_allclose(whole.images, move(images) / 255, rtol=1e-6)
     axes = {(1,): "channels, height, width)", (3,): "height, width, channels)"}
     where = tuple(k for k in (1, 3) if len(shape) == 4 and shape[k] in (1, 3))[:1]
@@ -68,7 +72,8 @@ def pixels(numbers):
 @pytest.mark.parametrize("name", PLAIN)
 def test_pixels_with_a_plain_meaning_are_scaled(tmp_path, name):
     numbers, white = PLAIN[name]
-    (whole,), _, notes = read(npz(tmp_path / "a.npz", **pixels(numbers)))
+    found = read(npz(tmp_path / "a.npz", **pixels(numbers)))
+    whole, notes = found.parts["all"], found.notes
     assert whole.images.dtype == np.float32
     np.testing.assert_allclose(whole.images[3].ravel(), numbers / white, atol=1e-6)
     assert whole.images.min() >= 0 and whole.images.max() <= 1
@@ -112,18 +117,53 @@ def test_other_pixels_are_refused_with_the_range_seen(tmp_path, numbers, seen):
         (np.zeros(12, int), "has only one class"),
         (np.arange(11) % 3, "have shape (11,), but there are 12 images"),
         (np.eye(3)[np.arange(12) % 3] * 2, "of shape (12, 3) are not all 0 or 1"),
-        (np.array(["cat", "dog", "eel"] * 4), "are of type <U3: expected class numbers"),
+        (np.array(["cat", "dog", ""] * 4), "has an empty label: give each image the name"),
+        (np.array([["cat", "dog"]] * 12), "of shape (12, 2) are not all 0 or 1"),
+        (np.array(["cat"] * 12), "has only one class"),
+        (np.array(["cat", "dog", "e\x1b[2J"] * 4), "a class named 'e\\x1b[2J'"),
     ],
 )
 def test_wrong_labels_are_refused(tmp_path, labels, said):
     assert said in refusal(npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4), labels=labels))
 
 
+@pytest.mark.parametrize("shape", [(12,), (12, 1)])
+def test_labels_may_be_names(tmp_path, shape):
+    labels = np.array(["eel", "cat", "dög"] * 4).reshape(shape)
+    arrays = {"images": noise(0, 12, 4, 4), "labels": labels}
+    found = read(npz(tmp_path / "a.npz", **arrays))
+    assert found.class_names == ("cat", "dög", "eel")
+    assert found.parts["all"].labels.tolist() == [2, 0, 1] * 4
+    assert found.parts["all"].labels.dtype == np.int64
+    stored = arrays | {"labels": np.char.encode(labels, "utf-8")}
+    again = read(npz(tmp_path / "b.npz", **stored))
+    assert again.class_names == found.class_names
+    ordered = read(npz(tmp_path / "c.npz", **arrays, class_names=["dög", "eel", "cat"]))
+    assert ordered.class_names == ("dög", "eel", "cat")
+    assert ordered.parts["all"].labels.tolist() == [1, 2, 0] * 4
+    said = refusal(npz(tmp_path / "d.npz", **arrays, class_names=["cat", "eel"]))
+    assert "has the label 'dög', which is not one of class_names" in said
+
+
+def test_names_that_are_numbers_are_sorted_by_value(tmp_path):
+    labels = np.array(["10", "9", "2"] * 4)
+    found = read(npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4), labels=labels))
+    assert found.class_names == ("2", "9", "10")
+
+
+def test_names_are_matched_to_those_of_a_network(tmp_path):
+    path = npz(tmp_path / "a.npz", images=noise(0, 2, 4, 4), labels=np.array(["eel", "cat"]))
+    found = read(path, Target((4, 4), 1, classes=("dog", "cat", "eel")))
+    assert found.parts["all"].labels.tolist() == [2, 1]
+    with pytest.raises(DataError, match="has the classes 'eel', but the network knows cat"):
+        read(path, Target((4, 4), 1, classes=("cat", "dog")))
+
+
 @pytest.mark.parametrize("kind", [np.uint8, np.int64, np.float32])
 @pytest.mark.parametrize("shape", [(12,), (12, 1)])
 def test_whole_numbers_of_any_kind_are_labels(tmp_path, kind, shape):
     labels = (np.arange(12) % 3).astype(kind).reshape(shape)
-    (whole,), _, _ = read(npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4), labels=labels))
+    whole = read(npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4), labels=labels)).parts["all"]
     assert whole.labels.tolist() == [0, 1, 2] * 4
 
 
@@ -160,6 +200,19 @@ def test_wrong_keys_and_shapes_are_refused(tmp_path):
     assert "are empty: their shape" in said
     more = npz(tmp_path / "f.npz", images=images, labels=labels, poses=labels)
     assert f"unused arrays in {more}: poses" in load(more).notes
+
+
+def test_members_that_are_no_arrays_are_refused(tmp_path):
+    path = npz(tmp_path / "a.npz", images=noise(0, 12, 4, 4))
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("labels", b"0 1 2")
+    assert "contains labels, which is not an array: save the file with np.savez" in refusal(path)
+
+
+def test_names_of_arrays_cannot_control_the_terminal(tmp_path):
+    arrays = grey_arrays() | {"x\x1b[2J\ny": np.zeros(3)}
+    note, _ = load(npz(tmp_path / "a.npz", **arrays)).notes
+    assert note.endswith(r"x\x1b[2J\ny")
 
 
 class Trap:

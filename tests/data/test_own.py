@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from evaluations import table
 from own_files import SIZE, all_of, grey_arrays, noise, npz, refusal, write
 from PIL import Image
 from tiny_runs import go_on, refused, run, saved, summary
@@ -17,6 +18,7 @@ from minicaps.data import __main__ as command
 from minicaps.data import load
 from minicaps.data.images import read_picture
 from minicaps.data.own import class_folders
+from minicaps.evaluate import __main__ as evaluate
 from minicaps.train import __main__ as train
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -161,6 +163,32 @@ def test_hidden_files_are_skipped_and_said(pets):
         assert name in note
 
 
+def test_images_in_subfolders_belong_to_the_class(pets):
+    write(pets / "cat/day1/0.png", noise(0, *SIZE, 3))
+    write(pets / "cat/day2/am/0.png", noise(1, *SIZE, 3))
+    (pets / "cat/day2/loop").symlink_to(pets / "cat")
+    (pets / "dog/.thumbs").mkdir()
+    (pets / "dog/empty").mkdir()
+    data = load(str(pets))
+    pictures = all_of(data)
+    assert len(pictures) == 17
+    for name in ("cat/day1/0.png", "cat/day2/am/0.png"):
+        image, label = pictures[name]
+        assert label == 0
+        assert np.array_equal(image, read_picture(pets / name))
+    assert data.notes == (
+        "skipped 2 hidden entries: cat/day2/loop, dog/.thumbs",
+        "2 images in subfolders belong to the class above: cat/day1, cat/day2/am",
+    )
+
+
+def test_links_in_a_circle_end(pets):
+    (pets / "cat/other").symlink_to(pets / "dog")
+    (pets / "dog/other").symlink_to(pets / "cat")
+    names = set(all_of(load(str(pets))))
+    assert {"cat/other/0.png", "dog/other/0.png"} < names and len(names) == 24
+
+
 def test_folders_that_are_no_data_set_are_refused(pets, tmp_path):
     (pets / "fox").mkdir()
     assert f"{pets}/fox contains no images: add images or remove the folder" in refusal(pets)
@@ -170,8 +198,6 @@ def test_folders_that_are_no_data_set_are_refused(pets, tmp_path):
     (pets / "read.me").write_text("mine")
     assert "files outside of class folders: read.me" in refusal(pets)
     (pets / "read.me").unlink()
-    write(pets / "cat/more/1.png", noise(0, *SIZE))
-    assert f"{pets}/cat contains folders: more" in refusal(pets)
     shutil.rmtree(pets / "cat")
     shutil.rmtree(pets / "dog")
     assert f"{pets} has 1 class folder(s): a classifier needs at least 2" in refusal(pets)
@@ -331,3 +357,72 @@ def test_a_large_share_of_test_images_is_told(tmp_path):
     assert len(data.test) == 10
     note = "10 of 30 images (33%) are test images, because every class needs one: add images"
     assert note in data.notes
+
+
+@pytest.mark.parametrize(("counts", "told"), [((8, 2), ()), ((6, 4), ("40%",)), ((19, 1), ("5%",))])
+def test_an_unusual_share_of_given_test_images_is_told(tmp_path, counts, told):
+    for part, count in zip(("train", "test"), counts, strict=True):
+        for c in "ab":
+            for k in range(count):
+                write(tmp_path / "x" / part / c / f"{k}.png", noise(k, 4, 4))
+    notes = load(str(tmp_path / "x")).notes
+    assert len(notes) == len(told)
+    for note, share in zip(notes, told, strict=True):
+        assert f"images ({share}) are test images, as the data defines; about 20% is usual" in note
+
+
+def test_classes_without_test_images_are_named(tmp_path):
+    for part, names in (("train", "abc"), ("test", "b")):
+        for c in names:
+            for k in range(4):
+                write(tmp_path / "x" / part / c / f"{k}.png", noise(k, 4, 4))
+    (note,) = load(str(tmp_path / "x")).notes
+    assert note == "no test image shows a, c, so the test cannot judge these classes"
+
+
+def test_two_classes_of_three_images_train(tmp_path, capsys):
+    for c in "ab":
+        for k in range(3):
+            write(tmp_path / "few" / c / f"{k}.png", noise(k, *SIZE))
+    arguments = ["--data", "few", "--epochs", "1", "--device", "cpu", "--out", "run"]
+    assert train.main(arguments) == 0
+    assert "2 training, 2 validation, 2 test images" in capsys.readouterr().out
+    split = json.loads((tmp_path / "run/split.json").read_text())
+    for part in ("train", "validation", "test"):
+        assert sorted(name[0] for name in split[part]) == ["a", "b"]
+
+
+def test_two_images_are_enough_beside_a_validation_set(tmp_path):
+    for part, count in (("train", 2), ("val", 1)):
+        for c in "ab":
+            for k in range(count):
+                write(tmp_path / "few" / part / c / f"{k}.png", noise(k, *SIZE))
+    data = load(str(tmp_path / "few"))
+    assert [len(part) for part in (data.train, data.validation, data.test)] == [2, 2, 2]
+    (tmp_path / "few/train/a/0.png").unlink()
+    said = refusal(tmp_path / "few")
+    assert "has 1 image(s), but at least 2 are needed for training and test" in said
+
+
+EVIL = "x\x1b[2J\nminicaps: all is well"
+
+
+def test_names_of_files_cannot_control_the_terminal(pets, capsys):
+    (pets / f".{EVIL}").write_bytes(b"junk")
+    write(pets / "cat" / EVIL / "1.png", noise(0, *SIZE, 3))
+    assert command.main(["pets", "--out", "x.png"]) == 0
+    (pets / EVIL).write_bytes(b"junk")
+    (pets / "dog" / f"{EVIL}.png").write_bytes(b"junk")
+    assert command.main(["pets"]) == 1
+    assert command.main(["pets", "--skip-bad", "--out", "x.png"]) == 0
+    said = "".join(capsys.readouterr())
+    assert said.count(r"x\x1b[2J\nminicaps: all is well") >= 6
+    assert "\x1b" not in said and "\nminicaps: all is well" not in said
+
+
+def test_class_names_are_no_formulas_in_tables(pets, tmp_path):
+    (pets / "cat").rename(pets / "=1+1")
+    folder = run("--data", "pets", "--limit", "12")
+    assert evaluate.main([str(folder), "--device", "cpu", "--quiet"]) == 0
+    cells = [cell for file in folder.rglob("*.csv") for row in table(file) for cell in row]
+    assert "'=1+1" in cells and not any(cell.startswith("=") for cell in cells)

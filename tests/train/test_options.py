@@ -134,7 +134,7 @@ def test_senseless_values_are_refused_before_any_work(no_work, capsys, name):
 
 def test_every_option_is_in_the_table_of_nonsense():
     assert NONSENSE.keys() | FOLDERS | SWITCHES == DEFAULTS.keys()
-    assert {"quiet", "batch_norm", "tf32", "estimate"} == SWITCHES
+    assert {"quiet", "batch_norm", "tf32", "estimate", "multi_label", "skip_bad"} == SWITCHES
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,8 @@ def test_what_does_not_go_together_is_refused_before_any_work(no_work, capsys, a
 def given(name):
     """Return the option with an allowed value."""
     value = DEFAULTS[name]
-    value = {"dropout": 0.1, "out": "x", "size": 30, "seeds": 2, "layout": "below"}.get(name, value)
+    values = {"dropout": 0.1, "out": "x", "size": 30, "seeds": 2, "layout": "below"}
+    value = (values | {"frames": "all"}).get(name, value)
     value = CHANGES_WHAT_IS_LEARNED.get(name, value)
     return [flag(name)] if name in SWITCHES else [flag(name), str(value)]
 
@@ -378,6 +379,11 @@ def test_device(strict_cupy):
 def test_every_option_has_a_test_that_it_is_obeyed():
     elsewhere = {"data", "data_dir", "size", "device"}  # above, and in tests/data/test_own.py
     elsewhere.add("layout")  # in tests/models/test_multilabel.py
+    elsewhere |= {
+        "skip_bad",
+        "multi_label",
+        "frames",
+    }  # in tests/data: test_messy, test_table, test_frames
     others = {"model", "dropout", "patience", "start_from", "tf32", "out", "resume", "quiet"}
     others |= {"seeds", "estimate"}
     assert CHANGES_WHAT_IS_LEARNED.keys() | elsewhere | others == DEFAULTS.keys()
@@ -385,6 +391,7 @@ def test_every_option_has_a_test_that_it_is_obeyed():
 
 def test_complete_adds_the_defaults():
     filled = NO_AUGMENTATION | {"out": "x", "learning_rate": 0.003, "loss": "margin"}
+    filled |= {"validation": 0.1}
     of_the_class = {"routing": "agreement", "squash": "paper"}
     assert complete({"out": "x"}).to_dict() == DEFAULTS | filled | of_the_class
     assert complete({"preset": "paper"}).to_dict()["learning_rate"] == 0.001

@@ -10,27 +10,31 @@ from minicaps.data.idx import read_idx
 from minicaps.data.images import fitted
 from minicaps.data.own.arrays import channels_first, in_unit_range, read_npz
 from minicaps.data.own.files import notes_on_hidden
+from minicaps.data.own.found import Found
 from minicaps.data.own.labels import (
     class_flags,
     class_numbers,
     flags_of_network,
     labels_of_network,
     names_of_classes,
+    numbers_of_names,
     printable,
 )
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 
 
 def from_npz(path, target):
     """Implement `minicaps.data.own.read` for an .npz file."""
     images, labels, class_names, notes = read_npz(path)
+    if labels.dtype.kind in "US" and labels.shape in ((len(labels),), (len(labels), 1)):
+        labels, class_names = numbers_of_names(labels.ravel(), class_names, path)
     split, more = _from_arrays(images, labels, f"images in {path}", f"labels in {path}", target)
     if target.classes:
         of_network = flags_of_network if split.multi else labels_of_network
         labels = of_network(split.labels, class_names, path, target)
-        return [replace(split, labels=labels)], target.classes, (*notes, *more)
+        return Found({"all": replace(split, labels=labels)}, target.classes, (*notes, *more))
     class_names = names_of_classes(split.labels, class_names, path)
-    return [split], printable(class_names, path), (*notes, *more)
+    return Found({"all": split}, printable(class_names, path), (*notes, *more))
 
 
 def _from_arrays(images, labels, images_from, labels_from, target):
@@ -50,9 +54,10 @@ def from_idx(root, entries, hidden, target):
         plain = entry.name.removesuffix(".gz")
         if part is None or found.setdefault(part, entry).name.removesuffix(".gz") != plain:
             raise DataError(
-                f"{root} contains an unexpected file, {entry.name}: a folder of IDX files must hold"
-                " only four files, named like train-images-idx3-ubyte, train-labels-idx1-ubyte,"
-                " t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, gzipped or not"
+                f"{root} contains an unexpected file, {escaped(entry.name)}: a folder of IDX"
+                " files must hold only four files, named like train-images-idx3-ubyte,"
+                " train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, gzipped"
+                " or not"
             )
     parts, notes = [], notes_on_hidden(hidden)
     for name in ("train", "test"):
@@ -63,16 +68,17 @@ def from_idx(root, entries, hidden, target):
         split, more = _from_arrays(*arrays, *where, target)
         parts.append(split)
         notes += more
+    by_part = dict(zip(("train", "test"), parts, strict=True))
     shapes = [part.images.shape[1:] for part in parts]
     if shapes[0] != shapes[1]:
         raise DataError(
             f"the images in {root} differ in shape: training {shapes[0]}, test {shapes[1]}"
         )
     if target.classes:
-        for name, part in zip(("train", "test"), parts, strict=True):
+        for name, part in by_part.items():
             of_network = flags_of_network if part.multi else labels_of_network
             of_network(part.labels, None, found[name, "labels"], target)
-        return parts, target.classes, notes
+        return Found(by_part, target.classes, notes)
     class_names = names_of_classes(parts[0].labels, None, found["train", "labels"])
     if parts[0].labels.shape[1:] != parts[1].labels.shape[1:]:
         raise DataError(
@@ -84,7 +90,7 @@ def from_idx(root, entries, hidden, target):
             f"{found['test', 'labels']} has label {highest}, but the training labels are 0 to"
             f" {len(class_names) - 1}"
         )
-    return parts, class_names, notes
+    return Found(by_part, class_names, notes)
 
 
 def idx_part(path):

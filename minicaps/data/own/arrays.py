@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps.errors import DataError
+from minicaps.data.own.files import some_of
+from minicaps.errors import DataError, escaped
 
 ROUNDING = 1e-6  # tolerated excess over [0, 1], since resizing causes rounding errors
 
@@ -35,8 +36,9 @@ def read_npz(path):
     path = Path(path)
     if path.suffix.lower() != ".npz" or not path.is_file():
         raise DataError(
-            f"{path} is not a data set: expected a folder with one subfolder per class, an .npz"
-            " file with images and labels, or a folder with four IDX files"
+            f"{path} is not a data set: expected a folder with one subfolder per class (or a"
+            " .zip file of it), an .npz file with images and labels, or a folder with four IDX"
+            " files"
         )
     try:
         with open(path, "rb") as file:
@@ -57,24 +59,31 @@ def read_npz(path):
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from None
     if missing := [name for name in ("images", "labels") if name not in arrays]:
+        only = some_of(list(arrays)) or "nothing"
         raise DataError(
-            f"{path} contains no {' and no '.join(missing)}, only {', '.join(arrays) or 'nothing'}:"
-            " save it with np.savez(path, images=…, labels=…)"
+            f"{path} contains no {' and no '.join(missing)}, only {only}: save it with"
+            " np.savez(path, images=…, labels=…)"
         )
     images, labels, names = (arrays.pop(n, None) for n in ("images", "labels", "class_names"))
-    notes = (f"unused arrays in {path}: {', '.join(arrays)}",) if arrays else ()
+    notes = (f"unused arrays in {path}: {some_of(list(arrays))}",) if arrays else ()
     return images, labels, names, notes
 
 
 def _stored(file, name, path):
     try:
-        return file[name]
+        array = file[name]
+        if not isinstance(array, np.ndarray):  # NumPy returns the bytes of other members
+            raise DataError(
+                f"{path} contains {escaped(name)}, which is not an array: save the file with"
+                " np.savez(path, images=…, labels=…)"
+            )
+        return array
     except ValueError as error:
         if "allow_pickle" not in str(error):
             raise
         raise DataError(
-            f"{path} contains Python objects as {name}, which are not loaded because this could run"
-            " code: store an array of numbers, with all images of the same size"
+            f"{path} contains Python objects as {escaped(name)}, which are not loaded because"
+            " this could run code: store an array of numbers, with all images of the same size"
         ) from None
 
 

@@ -2,30 +2,41 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from minicaps.data.dataset import Split
-from minicaps.data.images import check_memory, picture_size, read_picture
-from minicaps.data.own import table
-from minicaps.data.own.files import for_each_file, list_folder, notes_on_hidden, some_of
-from minicaps.data.own.labels import flags_of_network, names_of_classes, printable
+from minicaps.data.images import (
+    SeveralFrames,
+    check_memory,
+    count_frames,
+    picture_size,
+    read_picture,
+)
+from minicaps.data.own.faults import Faults
+from minicaps.data.own.files import for_each_file, notes_on_hidden
+from minicaps.data.own.found import PARTS, Found
+from minicaps.data.own.listing import listed
 from minicaps.errors import DataError
 
 DARK = 1 / 16  # of white; darker data is rejected, such as 12-bit values stored in 16 bits
 
 
-def from_folders(root, entries, hidden, target):
+def from_folders(root, entries, hidden, target, reading):
     """Implement `minicaps.data.own.read` for a folder with these visible and hidden entries."""
-    listing = _table if (root / table.NAME).exists() else _listing
-    files, class_names, hidden_inside = listing(root, entries, target)
-    names = [name for name, _ in files]
-    if target.size is None:
-        target = replace(target, size=_common_size(root, names))
-    check_memory(len(names), target.channels or 3, target.size)
-    pictures = for_each_file(root, names, "reading", lambda path: target.fit(read_picture(path)))
+    faults = Faults(reading.skip_bad)
+    listing = listed(root, entries, target, faults)
+    files, names = _pictures(root, list(listing.labels), target, faults, reading.frames)
+    faults.check()
+    pictures = [picture for frames in files for picture in frames]
+    file_of = [name for name, frames in zip(names, files, strict=True) for _ in frames]
+    groups = None
+    if len(pictures) > len(files):
+        groups = np.repeat(np.arange(len(files)), [len(frames) for frames in files])
+        names = [name for pair in zip(names, files, strict=True) for name in _frame_names(*pair)]
     channels = max(len(picture) for picture in pictures)
-    images = np.empty((len(pictures), channels, *target.size), dtype=np.float32)
+    images = np.empty((len(pictures), channels, *pictures[0].shape[1:]), dtype=np.float32)
     grey = sum(len(picture) < channels for picture in pictures)
     for k, picture in enumerate(pictures):
         images[k] = picture  # broadcasting repeats the channel of a grayscale image
@@ -36,77 +47,53 @@ def from_folders(root, entries, hidden, target):
             " where white is 1: either they are black, or their pixels use fewer bits than the file"
             " format provides; scale them so that white is the largest number"
         )
-    notes = [*notes_on_hidden([*hidden, *hidden_inside])]
+    notes = [*notes_on_hidden([*hidden, *listing.hidden]), *faults.notes(), *listing.notes()]
     if grey:
         notes.append(
             f"{grey} of {len(images)} images are grayscale: their channel is used for all colors"
         )
-    labels = np.array([label for _, label in files])
-    return [Split(images, labels, names=np.array(names))], class_names, tuple(notes)
+    labels = np.array([listing.labels[file] for file in file_of])
+    whole = Split(images, labels, names=np.array(names), groups=groups)
+    parts = {"all": whole}
+    if listing.parts:
+        part_of = np.array([listing.parts[file] for file in file_of])
+        here = [part for part in PARTS if part in part_of]
+        parts = {part: whole.take(part_of == part) for part in here}
+    return Found(parts, listing.class_names, tuple(notes), tuple(faults.skipped))
 
 
-def _listing(root, entries, target):
-    """List the files of all classes.
+def _frame_names(name, frames):
+    return [f"{name}#{k}" for k in range(len(frames))] if len(frames) > 1 else [name]
 
-    Returns a list of pairs (relative name, label), the names of the classes, and the names of
-    hidden entries in the class folders.
+
+def _pictures(root, names, target, faults, frames):
+    """Read images, and return a list for each file that is usable, and the names of these files.
+
+    The list of a file contains an array (C, H, W) for each of its frames that is read.
     """
-    loose = [entry.name for entry in entries if not entry.is_dir()]
-    if loose:
-        raise DataError(
-            f"{root} contains files outside of class folders: {some_of(loose)}; move each to the"
-            f" folder of its class ({root}/CLASS/), or elsewhere"
-        )
-    class_names = [entry.name for entry in entries]
-    if len(class_names) < (least := 1 if target.classes else 2):
-        raise DataError(
-            f"{root} has {len(class_names)} class folder(s): a classifier needs at least {least},"
-            " each with the images of its class"
-        )
-    if all(name.isdecimal() for name in class_names):
-        class_names.sort(key=int)
-    files, hidden = [], []
-    class_names = printable(class_names, root)
-    numbers = target.numbers(class_names, root) if target.classes else range(len(class_names))
-    for label, name in zip(numbers, class_names, strict=True):
-        inside, hidden_inside = list_folder(root / name)
-        hidden += [f"{name}/{entry}" for entry in hidden_inside]
-        folders = [entry.name for entry in inside if entry.is_dir()]
-        if folders:
-            raise DataError(
-                f"{root / name} contains folders: {some_of(folders)}; put the images of a class"
-                f" directly into its folder, {root}/CLASS/IMAGE.png, and minicaps will split them"
-            )
-        if not inside:
-            raise DataError(f"{root / name} contains no images: add images or remove the folder")
-        files += [(f"{name}/{entry.name}", label) for entry in inside]
-    return files, target.classes or tuple(class_names), hidden
+    if target.size is None:
+        size, names = faults.usable(names, partial(_common_size, root))
+        target = replace(target, size=size)
+    pictures = []
+    if target.size is not None:
+        check_memory(len(names), target.channels or 3, target.size)
+        read = partial(for_each_file, root, verb="reading", function=_reader(target, frames))
+        pictures, names = faults.each(names, read)
+    if not names and not faults.found:
+        faults.add(f"{root} contains no image that can be used")
+    return pictures, names
 
 
-def _table(root, entries, target):
-    """List the files and labels of a table, with the same return values as `_listing`."""
-    labels, class_names = table.read_table(root / table.NAME)
-    files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
-    folders = [entry for entry in entries if entry.is_dir()]
-    for folder in folders:
-        inside, hidden_inside = list_folder(folder)
-        start = folder.relative_to(root).as_posix()
-        files += [f"{start}/{entry.name}" for entry in inside if not entry.is_dir()]
-        folders += [entry for entry in inside if entry.is_dir()]
-        hidden += [f"{start}/{name}" for name in hidden_inside]
-    files.remove(table.NAME)
-    for which, names in (
-        ("lists missing files", labels.keys() - set(files)),
-        ("has no line for", set(files) - labels.keys()),
-    ):
-        if names:
-            raise DataError(f"{root / table.NAME} {which}: {some_of(sorted(names))}")
-    rows = np.array(list(labels.values()))
-    if target.classes:
-        rows = flags_of_network(rows, np.array(class_names), root / table.NAME, target)
-        return list(zip(labels, rows, strict=True)), target.classes, hidden
-    names_of_classes(rows, np.array(class_names), root / table.NAME)
-    return list(labels.items()), printable(class_names, root / table.NAME), hidden
+def _reader(target, frames):
+    def read(path):
+        if frames == "all":
+            return [target.fit(read_picture(path, k)) for k in range(count_frames(path))]
+        try:
+            return [target.fit(read_picture(path, 0 if frames == "first" else None))]
+        except SeveralFrames as error:
+            raise DataError(f"{error}, or give --frames first or --frames all") from None
+
+    return read
 
 
 def _common_size(root, names):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 
 JUNK = ("thumbs.db", "desktop.ini", "__macosx")  # from file managers; hidden like dot files
 SHOWN = 5  # number of files named in a message
@@ -13,9 +13,30 @@ def list_folder(folder):
     try:
         paths = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as error:
-        raise DataError(f"cannot read the folder {folder}: {error.strerror}") from None
+        raise DataError(f"cannot read the folder {escaped(folder)}: {error.strerror}") from None
     hidden = [p for p in paths if p.name.startswith(".") or p.name.lower() in JUNK]
     return [p for p in paths if p not in set(hidden)], [p.name for p in hidden]
+
+
+def walk(folder, root) -> tuple[list[str], list[str]]:
+    """List the visible files in a folder and its subfolders, and the hidden entries.
+
+    Both are named relative to `root`, files of a folder before those of its subfolders. A link to a
+    folder that contains it is counted as hidden.
+    """
+    files, hidden, folders = [], [], [(folder, [folder.resolve()])]
+    for folder, above in folders:
+        inside, hidden_inside = list_folder(folder)
+        hidden += [folder / name for name in hidden_inside]
+        for entry in inside:
+            if not entry.is_dir():
+                files.append(entry)
+            elif (place := entry.resolve()) in above:
+                hidden.append(entry)
+            else:
+                folders.append((entry, [*above, place]))
+    files, hidden = ([p.relative_to(root).as_posix() for p in paths] for paths in (files, hidden))
+    return files, hidden
 
 
 def files_in(folder) -> list[Path]:
@@ -32,26 +53,39 @@ def files_in(folder) -> list[Path]:
     return files
 
 
+class BadFiles(DataError):
+    """Raised when some files cannot be used.
+
+    reasons: {name: sentence}. results: those of the other files.
+    """
+
+    def __init__(self, reasons, results):
+        super().__init__("\n".join(reasons.values()))
+        self.reasons, self.results = reasons, results
+
+
 def for_each_file(root, names, verb, function):
     """Call function(path) for each file, and show a progress bar if this takes a while.
 
-    Errors are collected from all files and raised as a single `DataError`.
+    Errors are collected from all files and raised as a single `BadFiles`.
     """
     from tqdm import tqdm
 
-    results, faults = [], []
+    results, reasons = [], {}
     for name in tqdm(names, desc=verb, unit=" files", delay=1, leave=False, disable=None):
         try:
             results.append(function(root / name))
         except DataError as fault:
-            faults.append(str(fault))
-    if len(faults) == 1:
-        raise DataError(faults[0])
-    if faults:
-        more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
-        lines = "\n  ".join([*faults[:SHOWN], *more])
-        raise DataError(f"{len(faults)} of {len(names)} files cannot be used:\n  {lines}")
+            reasons[name] = escaped(fault)
+    if reasons:
+        raise BadFiles(reasons, results)
     return results
+
+
+def name_of(path) -> str:
+    """Return the name of a data set: that of its folder or file, without .npz or .zip."""
+    path = Path(path)
+    return path.stem if path.suffix.lower() in (".npz", ".zip") else path.name
 
 
 def notes_on_hidden(names):
@@ -62,4 +96,4 @@ def notes_on_hidden(names):
 def some_of(names):
     """Format the first few names for a message, followed by the number of remaining names."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    return ", ".join(map(escaped, names[:SHOWN])) + more

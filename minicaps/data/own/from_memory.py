@@ -4,14 +4,16 @@ import numpy as np
 
 from minicaps.data.dataset import Split, count_classes
 from minicaps.data.own.arrays import plain_array
-from minicaps.data.own.labels import MOST_CLASSES, class_flags, printable
+from minicaps.data.own.labels import MOST_CLASSES, class_flags, decoded, is_one_hot, printable
 from minicaps.data.preprocessing import as_images
 from minicaps.errors import DataError
 
 NAME = "arrays"  # name of data in memory in the options of a run
 
 
-def split_of(images, labels, class_names=None) -> tuple[Split, tuple[str, ...]]:
+def split_of(
+    images, labels, class_names=None, *, multi_label=False
+) -> tuple[Split, tuple[str, ...]]:
     """Make a `Split` from images and labels in memory.
 
     Parameters
@@ -21,6 +23,7 @@ def split_of(images, labels, class_names=None) -> tuple[Split, tuple[str, ...]]:
         each row has a single 1
     class_names : names in the order of the class numbers, or None for the sorted labels. If all
         are integers, an integer label stands for its name, not for its place.
+    multi_label : whether zeros and ones are multi-label data even if each row has a single 1
 
     Returns
     -------
@@ -34,7 +37,9 @@ def split_of(images, labels, class_names=None) -> tuple[Split, tuple[str, ...]]:
     images, labels = as_images(images), _plain(labels)
     if len(images) == 0:
         raise DataError("there are no images")
-    multi = labels.ndim == 2 and not _is_one_hot(labels)
+    multi = labels.ndim == 2 and (multi_label or not is_one_hot(labels))
+    if multi_label and not multi:
+        raise DataError("multi_label needs zeros and ones (n, classes), not one label per image")
     if class_names is None:
         class_names = range(labels.shape[1]) if labels.ndim == 2 else np.unique(labels).tolist()
         class_names = map(str, class_names)
@@ -61,7 +66,7 @@ def targets(labels, count, class_names, *, multi=False) -> np.ndarray:
         )
     if labels.ndim == 2:
         flags = class_flags(labels, count, "the labels")
-        if not multi and not _is_one_hot(flags):
+        if not multi and not is_one_hot(flags):
             raise DataError("some images have several labels or none, but the network expects one")
         return flags if multi else flags.argmax(axis=1)
     if multi:
@@ -77,11 +82,6 @@ def targets(labels, count, class_names, *, multi=False) -> np.ndarray:
             f"the labels contain {unknown[0]!r}, which is not a class: expected {', '.join(known)}"
         )
     return np.array([known[text] for text in texts], np.int64)
-
-
-def _is_one_hot(flags):
-    """Return whether each row of an array of labels (n, J) has one nonzero entry."""
-    return bool(((flags != 0).sum(axis=1) == 1).all())
 
 
 def _is_integer(name):
@@ -116,8 +116,7 @@ def _plain(labels):
         if kinds != {str} and not all(issubclass(kind, int | np.integer) for kind in kinds):
             raise DataError("the labels mix types or are missing: give integers or text only")
         labels = np.array([x.decode() if isinstance(x, bytes) else x for x in labels.tolist()])
-    if labels.dtype.kind == "S":
-        labels = np.array([label.decode("utf-8", "replace") for label in labels.tolist()])
+    labels = decoded(labels)
     if labels.dtype.kind == "f":
         if not (abs(labels) < MOST_CLASSES).all() or (labels % 1).any():  # also for NaN
             raise DataError("some labels are not whole numbers: a class is an integer or a name")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minicaps.errors import DataError
+from minicaps.errors import DataError, escaped
 
 MOST_CLASSES = 2**31  # larger labels are mistakes and may not fit in 64 bits
 
@@ -42,6 +42,32 @@ def class_flags(labels, count, where):
             " present and 0 otherwise, or one class number per image"
         )
     return labels.astype(np.uint8)
+
+
+def is_one_hot(flags) -> bool:
+    """Return whether each row of an array of labels (n, J) has one nonzero entry."""
+    return bool(((flags != 0).sum(axis=1) == 1).all())
+
+
+def decoded(labels):
+    """Convert an array of bytes to text, and return other arrays unchanged."""
+    return np.char.decode(labels, "utf-8", "replace") if labels.dtype.kind == "S" else labels
+
+
+def numbers_of_names(labels, names, where):
+    """Convert text (n,) to class numbers, and return them with the array of the class names.
+
+    names: array of the class names, or None for the sorted labels.
+    """
+    labels = decoded(labels)
+    if names is None:
+        names = np.array(sorted_names(set(labels.tolist())))
+    known = {name: k for k, name in enumerate(_texts(names, 1, where))}
+    if unknown := sorted(set(labels.tolist()) - known.keys()):
+        raise DataError(f"{where} has the label {unknown[0]!r}, which is not one of class_names")
+    if "" in known:
+        raise DataError(f"{where} has an empty label: give each image the name of its class")
+    return np.array([known[label] for label in labels.tolist()]), names
 
 
 def names_of_classes(labels, names, where):
@@ -115,13 +141,20 @@ def _texts(names, classes, where):
         raise DataError(
             f"class_names in {where} are {names.dtype} {names.shape}: expected a 1-D array of text"
         )
-    names = [n.decode("utf-8", "replace") if isinstance(n, bytes) else str(n) for n in names]
+    names = decoded(names).tolist()
     if classes > len(names) or len(set(names)) < len(names):
+        shown = escaped(", ".join(names))
         raise DataError(
-            f"{where} has labels up to {classes - 1} and the class names {', '.join(names)}:"
-            " expected a distinct name for each class"
+            f"{where} has labels up to {classes - 1} and the class names {shown}: expected a"
+            " distinct name for each class"
         )
     return names
+
+
+def sorted_names(names) -> tuple[str, ...]:
+    """Sort class names by the alphabet, or by value if all of them are whole numbers."""
+    names = sorted(names)
+    return tuple(sorted(names, key=int) if all(name.isdecimal() for name in names) else names)
 
 
 def printable(names, where):

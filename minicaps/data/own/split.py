@@ -1,27 +1,55 @@
 """Split custom data into training and test images, and limit the training images."""
 
+import numpy as np
+
 from minicaps.data.dataset import count_classes, draw_by_class, generator
+from minicaps.data.own.files import some_of
 from minicaps.errors import DataError
 
 TEST_SHARE = 0.2  # fraction of images for testing if the data does not define a test set
-SMALLEST_CLASS = 3  # images: one each for training, validation and test
 
 
-def cut_test(whole, class_names, seed, path):
+def cut_test(whole, class_names, seed, path, *, validation):
     """Split images into training and test sets, stratified by class.
+
+    validation: whether a validation set will be cut from the training set.
 
     Raises `DataError` if a class has too few images.
     """
-    counts = count_classes(whole.labels, len(class_names))
-    if counts.min() < SMALLEST_CLASS:
+    files = whole if whole.groups is None else whole.take(np.unique(whole.groups, True)[1])
+    counts = count_classes(files.labels, len(class_names))
+    least, what = (3, "training, validation and test") if validation else (2, "training and test")
+    if counts.min() < least:
         raise DataError(
             f"class {class_names[counts.argmin()]!r} of {path} has {counts.min()} image(s), but at"
-            f" least {SMALLEST_CLASS} are needed for training, validation and test: add images or"
-            " remove the class"
+            f" least {least} are needed for {what}: add images or remove the class"
         )
-    count = max(round(TEST_SHARE * len(whole)), len(class_names))
-    held_out = draw_by_class(whole.strata, count, generator(seed, 2))
+    # One of each class; of multi-label data with many classes, one of each stratum, if possible
+    each = (len(class_names), len(np.unique(whole.strata)), 1)
+    least = next(count for count in each if 2 * count <= len(whole))
+    count = max(round(TEST_SHARE * len(whole)), least)
+    held_out = draw_by_class(whole.strata, count, generator(seed, 2), whole.groups)
     return whole.take(~held_out), whole.take(held_out)
+
+
+def notes_on_test(test, others, class_names, *, defined):
+    """Return notes on a test set that is unusually large or small, or that lacks classes.
+
+    others: number of all other images. defined: whether the data defines the test set.
+    """
+    notes, count = [], len(test) + others
+    share = len(test) / count
+    if not TEST_SHARE / 2 <= share <= 1.5 * TEST_SHARE:
+        notes.append(f"{len(test):,} of {count:,} images ({share:.0%}) are test images")
+        if defined:
+            notes[0] += f", as the data defines; about {TEST_SHARE:.0%} is usual"
+        elif share > TEST_SHARE:
+            notes[0] += ", because every class needs one: add images"
+    missing = np.flatnonzero(count_classes(test.labels, len(class_names)) == 0)
+    if missing.size:
+        names = some_of([class_names[k] for k in missing])
+        notes.append(f"no test image shows {names}, so the test cannot judge these classes")
+    return tuple(notes)
 
 
 def limited(train, limit, classes, seed, path):

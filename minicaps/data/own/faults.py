@@ -1,0 +1,101 @@
+"""Collect everything that is wrong with custom data, so that a single error reports all of it."""
+
+from minicaps.data.own.files import SHOWN, BadFiles
+from minicaps.errors import DataError, escaped
+
+ADVICE = "to leave out what cannot be used, give --skip-bad"
+
+
+class Faults:
+    """The faults of a folder.
+
+    skip_bad: whether to leave out files that cannot be used, instead of raising an error. They are
+    listed in `skipped`, as pairs (name, reason).
+    """
+
+    def __init__(self, skip_bad):
+        self.skip_bad, self.skipped = skip_bad, []
+        self._sentences, self._bad, self._files = [], {}, 0
+        self._avoidable = False
+
+    def add(self, sentence, files=(), reason=None):
+        """Add a fault. files: those that can be left out because of `reason`, if any."""
+        if self.skip_bad and files:
+            self.skipped += [(name, reason) for name in files]
+            return
+        self._sentences.append(str(sentence))
+        self._avoidable |= bool(files)
+
+    @property
+    def found(self):
+        """Whether there are any faults."""
+        return bool(self._sentences or self._bad)
+
+    def attempt(self, function, *arguments, otherwise=None):
+        """Call a function. If it raises a `DataError`, add a fault and return `otherwise`."""
+        try:
+            return function(*arguments)
+        except DataError as error:
+            self.add(error)
+            return otherwise
+
+    def usable(self, names, function):
+        """Call function(names), and again without the files that it could not use.
+
+        Returns its result (None if it failed, or if no file is left) and the names that are left.
+        """
+        self._files = max(self._files, len(names))
+        try:
+            return (function(names) if names else None), names
+        except BadFiles as bad:
+            return self.usable(self._exclude(names, bad), function)
+        except DataError as error:
+            self.add(error)
+            return None, names
+
+    def each(self, names, function):
+        """Call function(names), which must return a list with a result for each file.
+
+        Returns the results of the files that could be used, and their names.
+        """
+        self._files = max(self._files, len(names))
+        try:
+            return function(names), names
+        except BadFiles as bad:
+            return bad.results, self._exclude(names, bad)
+
+    def _exclude(self, names, bad):
+        if self.skip_bad:
+            self.skipped += bad.reasons.items()
+        else:
+            self._bad |= bad.reasons
+        return [name for name in names if name not in bad.reasons]
+
+    def check(self):
+        """Raise `DataError` if there are any faults."""
+        sentences, bad = self._sentences, list(self._bad.values())
+        if len(bad) == 1:
+            sentences = [*sentences, bad[0]]
+        elif bad:
+            more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
+            lines = "\n  ".join([*bad[:SHOWN], *more])
+            sentences = [
+                *sentences,
+                f"{len(bad)} of {self._files} files cannot be used:\n  {lines}",
+            ]
+        if not sentences:
+            return
+        advice = [ADVICE] if bad or self._avoidable else []
+        if len(sentences) == 1:
+            raise DataError(("\n" if len(bad) > 1 else "; ").join([*sentences, *advice]))
+        lines = "\n".join(f"- {sentence}" for sentence in sentences)
+        lines = "\n".join([f"the data has {len(sentences)} faults:", lines, *advice])
+        raise DataError(lines)
+
+    def notes(self):
+        """Return a tuple with a note on the skipped files, or an empty tuple if there are none."""
+        if not self.skipped:
+            return ()
+        some = "; ".join(f"{escaped(name)} ({reason})" for name, reason in self.skipped[:SHOWN])
+        more = f"; and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
+        return (f"skipped {len(self.skipped)} files that cannot be used: {some}{more}",)

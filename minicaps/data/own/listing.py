@@ -1,0 +1,208 @@
+"""List the image files of custom data in folders, with the classes of each.
+
+The first of these layouts that matches a folder is used:
+
+1. a table `labels.csv`, see `minicaps.data.own.table`;
+2. a folder for each part, if the folder contains no other folders: `train`, and optionally
+   `validation` (or `val`, `valid`) and `test`, each with one subfolder per class;
+3. a folder for each class, whose subfolders belong to the class.
+
+If no folder of layout 2 has subfolders, layout 3 applies, and `train` is a class.
+"""
+
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from minicaps.data.own import table
+from minicaps.data.own.files import list_folder, some_of, walk
+from minicaps.data.own.found import PART_OF, PARTS
+from minicaps.data.own.labels import flags_of_network, names_of_classes, printable, sorted_names
+from minicaps.errors import DataError, escaped
+
+
+@dataclass
+class Listing:
+    """Image files of a folder.
+
+    labels: {name relative to the folder: class number, or zeros and ones (J,)}. class_names: those
+    of the network, if there is one. hidden: names of the hidden entries in subfolders. parts:
+    {name: "train", "validation" or "test"}, empty if the folder does not define them.
+    nested: images in subfolders of the folders of classes.
+    """
+
+    labels: dict
+    class_names: tuple[str, ...]
+    hidden: list[str] = field(default_factory=list)
+    parts: dict[str, str] = field(default_factory=dict)
+    nested: list[str] = field(default_factory=list)
+
+    def notes(self):
+        """Return a tuple with a note on nested images, or an empty tuple if there are none."""
+        if not self.nested:
+            return ()
+        folders = sorted({name.rpartition("/")[0] for name in self.nested})
+        count = len(self.nested)
+        return (f"{count} images in subfolders belong to the class above: {some_of(folders)}",)
+
+
+def listed(root, entries, target, faults) -> Listing:
+    """List the images of a folder with these visible entries. Faults are added to `faults`."""
+    if (root / table.NAME).exists():
+        return _by_table(root, entries, target, faults)
+    folders = _part_folders(entries)
+    if not folders:
+        files, hidden = _class_folders(root, root, entries, faults)
+        labels, class_names = _numbered([files], root, target, faults)
+        nested = [name for name in labels if name.count("/") > 1]
+        return Listing(labels, class_names, hidden, nested=nested)
+    loose = [entry.name for entry in entries if not entry.is_dir()]
+    _tell_loose(root, root / "train", loose, loose, faults)
+    found, hidden = {}, []
+    for part, folder in folders.items():
+        inside, hidden_inside = list_folder(folder)
+        found[part], more = _class_folders(root, folder, inside, faults)
+        hidden += [*(f"{folder.name}/{name}" for name in hidden_inside), *more]
+    parts = {name: part for part in found for files in found[part].values() for name in files}
+    labels, class_names = _numbered(list(found.values()), folders["train"], target, faults)
+    nested = [name for name in labels if name.count("/") > 2]
+    return Listing(labels, class_names, hidden, parts, nested)
+
+
+def _part_folders(entries):
+    """Return {part: folder} for entries in layout 2, starting with "train", or an empty dict."""
+    folders = [entry for entry in entries if entry.is_dir()]
+    parts = [PART_OF.get(folder.name) for folder in folders]
+    if "train" not in parts or None in parts:
+        return {}
+    if not any(entry.is_dir() for folder in folders for entry in list_folder(folder)[0]):
+        return {}
+    if len(set(parts)) < len(parts):
+        names = " and ".join(f.name for f in folders if PART_OF[f.name] == "validation")
+        raise DataError(f"{folders[0].parent} has the folders {names}: keep only one of them")
+    folder_of = dict(zip(parts, folders, strict=True))
+    return {part: folder_of[part] for part in PARTS if part in folder_of}
+
+
+def _class_folders(root, folder, entries, faults):
+    """Return {class: files} for a folder with one subfolder per class, and its hidden entries.
+
+    Files and hidden entries are named relative to the root.
+    """
+    loose = [entry for entry in entries if not entry.is_dir()]
+    names = [entry.relative_to(root).as_posix() for entry in loose]
+    _tell_loose(folder, folder, [entry.name for entry in loose], names, faults)
+    files, hidden, empty = {}, [], []
+    for entry in entries:
+        if not entry.is_dir():
+            continue
+        inside, hidden_inside = walk(entry, root)
+        hidden += hidden_inside
+        if not inside:
+            empty.append(entry.relative_to(root).as_posix())
+        if inside or not faults.skip_bad:
+            files[entry.name] = inside
+    if empty:
+        many = f"{len(empty)} class folders of {root} contain no images: {some_of(empty)}; "
+        one = f"{escaped(root / empty[0])} contains no images: "
+        advice = "add images or remove the folder" + ("s" if empty[1:] else "")
+        faults.add((many if empty[1:] else one) + advice, empty, "the folder contains no images")
+    return files, hidden
+
+
+def _tell_loose(folder, classes, names, files, faults):
+    if names:
+        faults.add(
+            f"{folder} contains files outside of class folders: {some_of(names)}; move each to the"
+            f" folder of its class ({classes}/CLASS/), or elsewhere",
+            files,
+            "it is outside of class folders",
+        )
+
+
+def _numbered(parts, where, target, faults):
+    """Return {file: class number} and the class names for parts {class: files}.
+
+    The first part is the one to train on, so it must contain all classes.
+    """
+    class_names = list(parts[0])
+    if len(class_names) < (least := 1 if target.classes else 2):
+        faults.add(
+            f"{where} has {len(class_names)} class folder(s): a classifier needs at least {least},"
+            " each with the images of its class"
+        )
+    class_names = _with_all_classes(class_names, chain(*parts[1:]), where, target, faults)
+    number = _class_numbers(class_names, where, target, faults)
+    labels = {
+        file: number[name] for part in parts for name, files in part.items() for file in files
+    }
+    return labels, target.classes or class_names
+
+
+def _with_all_classes(trained, others, where, target, faults):
+    """Return the names of all classes, sorted. Add a fault if training images lack one of them."""
+    new = sorted(set(others) - set(trained))
+    if new and not target.classes:
+        faults.add(
+            f"{where} lacks training images of the classes {some_of(new)}, which other parts have:"
+            " add some, or remove the classes"
+        )
+    return sorted_names([*trained, *new])
+
+
+def _class_numbers(class_names, where, target, faults):
+    """Return {class name: class number}, where the numbers are those of the network, if any."""
+    faults.attempt(printable, class_names, where)
+    numbers = range(len(class_names))
+    if target.classes:
+        numbers = faults.attempt(target.numbers, class_names, where, otherwise=numbers)
+    return dict(zip(class_names, numbers, strict=True))
+
+
+def _by_table(root, entries, target, faults):
+    path = root / table.NAME
+    read = table.read_table(path)
+    files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
+    for folder in (entry for entry in entries if entry.is_dir()):
+        inside, hidden_inside = walk(folder, root)
+        files += inside
+        hidden += hidden_inside
+    files.remove(table.NAME)
+    for which, names, reason in (
+        ("lists missing files", read.labels.keys() - set(files), "the file is missing"),
+        ("has no line for", set(files) - read.labels.keys(), f"{table.NAME} has no line for it"),
+    ):
+        if names := sorted(names):
+            faults.add(f"{path} {which}: {some_of(names)}", names, reason)
+    there = set(files)
+    labels = {name: label for name, label in read.labels.items() if name in there}
+    if not labels:
+        faults.add(f"{path} lists no images that exist: correct the file names")
+        return Listing({}, read.class_names, hidden)
+    of_table = _flags_of_table if read.multi else _numbers_of_table
+    labels, class_names = of_table(path, labels, read, target, faults)
+    return Listing(labels, class_names, hidden, read.parts)
+
+
+def _flags_of_table(path, labels, read, target, faults):
+    """Return {file: zeros and ones} and the class names of a multi-label table."""
+    rows, names = np.array(list(labels.values())), np.array(read.class_names)
+    if target.classes:
+        rows = faults.attempt(flags_of_network, rows, names, path, target, otherwise=rows)
+        return dict(zip(labels, rows, strict=True)), target.classes
+    faults.attempt(names_of_classes, rows, names, path)
+    faults.attempt(printable, read.class_names, path)
+    return labels, read.class_names
+
+
+def _numbers_of_table(path, labels, read, target, faults):
+    """Return {file: class number} and the class names of a single-label table."""
+    trained = {name for file, name in labels.items() if read.parts.get(file, "train") == "train"}
+    if not trained:
+        faults.add(f"{path} has no training images: write train as the split of some")
+    class_names = _with_all_classes(trained, labels.values(), path, target, faults)
+    if len(class_names) < (1 if target.classes else 2):
+        faults.add(f"{path} has only one class: a classifier needs at least 2")
+    number = _class_numbers(class_names, path, target, faults)
+    return {file: number[name] for file, name in labels.items()}, target.classes or class_names

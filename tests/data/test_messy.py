@@ -1,0 +1,121 @@
+"""Test folders with files that cannot be used: all are reported at once, or left out."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from evaluations import folder_of, measured, refusal
+from own_files import SIZE, noise
+from own_files import refusal as refusal_of
+from tiny_runs import go_on, refused, run
+
+from minicaps.data import __main__ as command
+from minicaps.data import load
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+
+@pytest.fixture
+def messy(tmp_path):
+    """Create 15 images in three classes, and a file, a folder and an image that do not belong."""
+    root = folder_of(tmp_path / "messy", {"cat": 4, "dog": 5, "eel": 6})
+    (root / "read.me").write_text("mine")
+    (root / "cat/notes.txt").write_text("Tom")
+    whole = (root / "dog/0.png").read_bytes()
+    (root / "dog/torn.png").write_bytes(whole[: len(whole) // 2])
+    (root / "fox").mkdir()
+    return root
+
+
+BAD = ("read.me", "fox", "cat/notes.txt", "dog/torn.png")
+
+
+def test_all_faults_are_told_at_once(messy):
+    said = refusal_of(messy)
+    assert said.splitlines()[0] == "the data has 3 faults:"
+    assert "- " + str(messy) + " contains files outside of class folders: read.me" in said
+    assert f"- {messy}/fox contains no images" in said
+    assert "- 2 of 17 files cannot be used:" in said
+    assert f"{messy}/cat/notes.txt is not a readable image" in said
+    assert f"{messy}/dog/torn.png is damaged" in said
+    assert said.endswith("give --skip-bad")
+
+
+def test_faults_of_a_table_are_told_at_once(messy):
+    (messy / "read.me").unlink()
+    (messy / "fox").rmdir()
+    names = [str(path.relative_to(messy)) for path in sorted(messy.rglob("*.png"))]
+    lines = [f"{name},{k % 2},{k % 3 % 2}" for k, name in enumerate([*names, "gone.png"])]
+    (messy / "labels.csv").write_text("\n".join(["file,cup,spoon", *lines]) + "\n")
+    said = refusal_of(messy)
+    for part in ("lists missing files: gone.png", "has no line for: cat/notes.txt", "torn.png is"):
+        assert part in said
+    data = load(str(messy), skip_bad=True)
+    assert len(data.train) + len(data.test) == 15
+    assert [name for name, _ in data.skipped] == ["gone.png", "cat/notes.txt", "dog/torn.png"]
+
+
+def test_what_cannot_be_used_is_left_out_and_listed(messy):
+    data = load(str(messy), skip_bad=True)
+    assert data.class_names == ("cat", "dog", "eel")
+    assert len(data.train) + len(data.test) == 15
+    assert [name for name, _ in data.skipped] == list(BAD)
+    (note,) = data.notes
+    assert note.startswith("skipped 4 files that cannot be used: read.me (it is outside")
+
+
+def test_nothing_is_skipped_where_nothing_is_bad(tmp_path):
+    root = folder_of(tmp_path / "pets", {"cat": 4, "dog": 5})
+    data, strict = load(str(root), skip_bad=True), load(str(root))
+    assert data.skipped == () and data.notes == strict.notes
+    assert data.train.sha256() == strict.train.sha256()
+
+
+@pytest.mark.parametrize("size", [None, SIZE])
+def test_a_folder_without_a_usable_image_is_refused(tmp_path, size):
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").write_text("no image")
+    assert "contains no image that can be used" in refusal_of(tmp_path, skip_bad=True, size=size)
+
+
+def test_a_run_lists_what_it_skipped_and_goes_on(messy, capsys):
+    folder = run("--data", "messy", "--skip-bad", "--limit", "12")
+    with open(folder / "skipped.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["file", "reason"]
+    assert [name for name, _ in rows] == list(BAD)
+    assert "is not a readable image" in rows[2][1]
+    assert json.loads((folder / "config.json").read_text())["options"]["skip_bad"] is True
+    go_on(folder, "--epochs", "2")
+    assert measured(folder)["samples"] == 3
+    capsys.readouterr()
+    assert "--skip-bad" in refused(capsys, "--data", "messy", code=1)
+    assert "--skip-bad" in refused(capsys, "--skip-bad", code=2)  # drawn digits
+
+
+def test_other_data_can_be_messy(messy, capsys):
+    folder_of(messy.parent / "pets", {"cat": 4, "dog": 5, "eel": 6})
+    folder = run("--data", "pets", "--limit", "12")
+    capsys.readouterr()
+    assert "4 faults" in refusal(capsys, folder, "--data", messy)
+    assert measured(folder, "--data", messy, "--skip-bad")["samples"] == 15
+    said = refusal(capsys, folder, "--skip-bad", code=2)
+    assert "--skip-bad applies only to data other than the run's own" in said
+    said = refusal(capsys, folder, "--data", "strokes", "--skip-bad", code=2)
+    assert "leave out --skip-bad" in said
+
+
+def test_the_data_command_skips_too(messy, capsys):
+    assert command.main(["messy"]) == 1
+    assert "3 faults" in capsys.readouterr().err
+    assert command.main(["messy", "--skip-bad"]) == 0
+    said = capsys.readouterr().out
+    assert "Note: skipped 4 files that cannot be used: " in said
+    assert "12 training and 3 test images" in said
+
+
+def test_arrays_have_no_files_to_skip(tmp_path):
+    np.savez(tmp_path / "a.npz", images=noise(0, 9, 4, 4), labels=np.arange(9) % 3)
+    assert "leave out --skip-bad" in refusal_of(tmp_path / "a.npz", skip_bad=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from minicaps.data import download, own
+from minicaps.data import download, ink, own
 from minicaps.data import strokes as drawn
 from minicaps.data.compose import compose as compose_pictures
 from minicaps.data.dataset import Dataset, Split
@@ -32,6 +32,8 @@ def load(
     size: Sequence[int] | None = None,
     compose: int | None = None,
     layout: str = "overlap",
+    invert: bool | str = False,
+    fill: float | None = None,
 ) -> Dataset:
     """Load a built-in data set by name, or custom data by path.
 
@@ -48,10 +50,12 @@ def load(
     seed : seed for drawing `strokes`, splitting custom data and composing images
         It has no effect on `mnist` and `fashion-mnist` themselves.
     size : (height, width) that all images are resized to
-        The aspect ratio is kept, and the rest of the image is filled with zeros.
+        The aspect ratio is kept, and the rest of the image has the color of its border.
     compose : number of images of different classes that are combined into each image
         Training images are composed of training images only, test images of test images.
     layout : arrangement of composed images; see `minicaps.data.compose.compose`
+    invert : whether to swap light and dark in all images, or "auto"; see `minicaps.data.ink`
+    fill : value with which resized images are padded, or None for the color of their border
 
     Returns
     -------
@@ -66,11 +70,11 @@ def load(
     DataError
         If a file is missing or damaged, or belongs to a different data set.
     """
-    dataset = _load(name, folder, limit, seed, size)
+    dataset = ink.inverted(_load(name, folder, limit, seed, Target(size, fill=fill)), invert)
     return dataset if compose is None else _composed(dataset, compose, layout, seed)
 
 
-def _load(name, folder, limit, seed, size):
+def _load(name, folder, limit, seed, target):
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1 training sample, got {limit}")
     if name in download.SOURCES:
@@ -82,13 +86,13 @@ def _load(name, folder, limit, seed, size):
     elif name == "strokes":
         dataset = _strokes(limit, seed)
     elif os.path.exists(name):
-        return own.load(name, limit=limit, seed=seed, size=size)
+        return own.load(name, limit=limit, seed=seed, target=target)
     else:
         raise ValueError(
             f"unknown data set {name!r}, and no such path: choose from {', '.join(NAMES)}, or give"
             " the path of custom data"
         )
-    parts = {part: fitted(getattr(dataset, part), Target(size)) for part in ("train", "test")}
+    parts = {part: fitted(getattr(dataset, part), target) for part in ("train", "test")}
     return replace(dataset, **parts)
 
 

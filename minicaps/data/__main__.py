@@ -119,7 +119,7 @@ def _add_own(commands):
         "--size",
         type=parse_size,
         metavar="N|HxW",
-        help="resize images to N×N or H×W pixels, padded with zeros to keep the aspect ratio",
+        help="resize images to N×N or H×W pixels, padded with the color of their border",
     )
     command.add_argument(
         "--seed", type=number(int, 0), default=0, help="seed of the test split (default: 0)"
@@ -215,7 +215,8 @@ def _show_strokes(options):
 
 
 def _show_own(options):
-    data = load(str(options.path.absolute()), seed=options.seed, size=options.size)
+    path = str(options.path.absolute())
+    data = load(path, seed=options.seed, size=options.size, invert="auto")
     out = options.out or Path(f"{data.name}-samples.png")
     if options.path.resolve() in out.resolve().parents:
         raise DataError(f"{out} would be inside the data folder: choose another place with --out")

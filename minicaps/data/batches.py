@@ -9,6 +9,7 @@ import numpy as np
 
 from minicaps.backend import array_module
 from minicaps.data.dataset import Split, generator
+from minicaps.data.images import border_color
 
 SHARE = 0.5  # largest fraction of a GPU's free memory for images; training needs the rest
 
@@ -25,7 +26,17 @@ def resident(split: Split, device) -> Split:
     return split.on(device)
 
 
-def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift=0, parts=False):
+def batches(
+    split: Split,
+    batch_size: int,
+    *,
+    seed=None,
+    epoch=0,
+    start=0,
+    shift=0,
+    fill=None,
+    parts=False,
+):
     """Iterate over one epoch in batches.
 
     Parameters
@@ -40,7 +51,8 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
         The shifts of a batch are drawn from (seed, epoch, index of the batch), so the remaining
         batches are bit-identical to those of a full epoch.
     shift : largest random shift of each image along each axis, in pixels; for training only
-        The shift is an integer drawn from -shift..shift and requires a seed. Zeros are shifted in.
+        The shift is an integer drawn from -shift..shift and requires a seed.
+    fill : value of the pixels that are shifted in, or None for the color of each image's border
     parts : whether to include the members of composed images, each alone
 
     Returns
@@ -80,7 +92,9 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
             images, labels = split.pick(which)
             if shift:
                 random = generator(seed, 1, epoch, index)
-                images = shifted(images, random.integers(-shift, shift + 1, (len(which), 2)))
+                offsets = random.integers(-shift, shift + 1, (len(which), 2))
+                color = border_color(images)[:, :, None, None] if fill is None else fill
+                images = shifted(images, offsets, color)
             yield (images, labels, split.parts(which)) if parts else (images, labels)
 
     return generate()
@@ -93,15 +107,19 @@ def number_of_batches(samples: int, batch_size: int) -> int:
     return -(-samples // batch_size)
 
 
-def shifted(images, offsets):
+def shifted(images, offsets, fill=0):
     """Shift each image by its offset (down, right) in pixels.
 
     The images (n, channels, height, width) may be on any device, and the offsets are a NumPy array
-    of integers. Pixels shifted in from outside the image are zero.
+    of integers. Pixels shifted in from outside the image have the value `fill`, which is a number
+    or an array (n, channels, 1, 1).
     """
     xp, (n, channels, height, width) = array_module(images), images.shape
     margin = int(np.abs(offsets).max(initial=0))
-    padded = xp.pad(images, ((0, 0), (0, 0), (margin, margin), (margin, margin)))
+    size = (n, channels, height + 2 * margin, width + 2 * margin)
+    padded = xp.empty(size, dtype=images.dtype)
+    padded[:] = fill
+    padded[:, :, margin : margin + height, margin : margin + width] = images
     # All windows with the size of an image: (n, channels, down, right, height, width), no copy.
     sn, sc, sh, sw = padded.strides
     places = (2 * margin + 1, 2 * margin + 1)

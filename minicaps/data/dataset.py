@@ -124,6 +124,7 @@ class Dataset:
     class_names : names of the classes; `class_names[k]` is that of class k
     by_class : whether the validation split is stratified, as small data sets require
     notes : sentences for the user about how the data was read
+    inverted : whether light and dark are swapped in all images
     """
 
     name: str
@@ -132,6 +133,7 @@ class Dataset:
     class_names: tuple[str, ...]
     by_class: bool = False
     notes: tuple[str, ...] = ()
+    inverted: bool = False
 
     @property
     def multi(self) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minicaps.data.images import centre, fit, has_light_border
+from minicaps.data.images import centre, fit, ground, has_light_border
 from minicaps.data.own.arrays import ROUNDING, channels_first, plain_array
 from minicaps.errors import DataError
 
@@ -20,36 +20,52 @@ class Preprocessing:
     ----------
     shape : (C, H, W)
     background : "dark", "light" or "mixed"; None if unknown
+        After the inversion, if the images were inverted. It is "mixed" for photographs, too.
     centred : whether the ink of the images was centered, as in MNIST
+    inverted : whether all images were inverted; None if unknown, as in older checkpoints
+    fill : value with which resized images are padded, or None for the color of their border
     """
 
     shape: tuple[int, ...]
     background: str | None = None
     centred: bool = False
+    inverted: bool | None = None
+    fill: float | None = None
 
-    def apply(self, image, *, invert: bool | str = False, centre_ink: bool | str = False):
+    def inverts(self, image) -> bool:
+        """Return whether an image (C, H, W) must be inverted to match the training images.
+
+        If these were inverted, every image is, unless it is light on dark already. Otherwise, an
+        image is inverted if it is light on a dark background and they were not, or the reverse.
+        """
+        own = ground(image)
+        return own != "dark" if self.inverted else {own, self.background} == {"dark", "light"}
+
+    def apply(self, image, *, invert: bool | str | None = None, centre_ink: bool | str = False):
         """Convert an image (C, H, W) in [0, 1] to `shape`; return it with a record of the changes.
 
-        invert: whether to swap light and dark. "auto" inverts the image if its border is light and
-            the background of the training images was dark, or the reverse.
+        invert: whether to swap light and dark. None does so if the training images were inverted;
+            "auto" looks at the image, too (see `inverts`).
         centre_ink: whether to scale and center the ink as in MNIST. "auto" does so if the network
             was trained on centered ink and the image has a different size.
         """
+        invert = bool(self.inverted) if invert is None else invert
         for name, value in (("invert", invert), ("centre_ink", centre_ink)):
             if value not in (True, False, "auto"):
                 raise ValueError(f'{name} must be True, False or "auto", not {value!r}')
         channels, *size = self.shape
         border = "light" if has_light_border(image) else "dark"
         if invert == "auto":
-            invert = self.background not in (border, "mixed", None)
+            invert = self.inverts(image)
         if centre_ink == "auto":
             centre_ink = self.centred and list(image.shape[1:]) != size
-        image = fit(1 - image if invert else image, image.shape[1:], channels)
         if centre_ink:
-            dark_ink = (border == "light") != invert
-            shown = 1 - centre(1 - image, size) if dark_ink else centre(image, size)
+            image = fit(image, image.shape[1:], channels)
+            shown = 1 - centre(1 - image, size) if border == "light" else centre(image, size)
         else:
-            shown = fit(image, size)
+            fill = None if self.fill is None else abs(self.fill - bool(invert))  # then inverted
+            shown = fit(image, size, channels, fill=fill)
+        shown = 1 - shown if invert else shown
         return shown, {"border": border, "inverted": bool(invert), "centred": bool(centre_ink)}
 
     def batches(self, images, size: int, **changes) -> Iterator[np.ndarray]:

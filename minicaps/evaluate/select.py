@@ -9,7 +9,8 @@ import numpy as np
 from minicaps import data
 from minicaps.cli.command import WrongUsage
 from minicaps.data import Split, own
-from minicaps.data.images import Target, fitted
+from minicaps.data.images import LOOKED_AT, Target, background, fitted
+from minicaps.data.ink import drawn, swapped
 from minicaps.errors import DataError
 from minicaps.runs.run import Run, dataset
 
@@ -21,21 +22,23 @@ class Samples:
     """Images that are prepared for a network and identified by split.names.
 
     source: name or path of the data. part: one of PARTS, or "all". notes: messages to the user.
+    inverted: whether light and dark are swapped.
     """
 
     split: Split
     source: str
     part: str
     notes: tuple[str, ...] = ()
+    inverted: bool = False
 
 
-def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Samples:
+def choose(run: Run, *, source=None, part=None, folder=None, invert=None) -> Samples:
     """Return the images from one part of the run's own data or from another source.
 
     source: name of a data set, or a path; by default, the data that the run was trained on. part:
     one of PARTS; by default, "test" for the run's own data and all images of another source.
     folder: folder to search first for the files of a named data set. invert: whether to invert
-    light and dark in another source.
+    light and dark in another source; None or "auto" does so if that matches the training images.
 
     Raises `WrongUsage` if the arguments contradict each other, and `DataError` if the data cannot
     be used.
@@ -46,11 +49,12 @@ def choose(run: Run, *, source=None, part=None, folder=None, invert=False) -> Sa
         )
     if source is not None and not _same(source, run.options.data.name):
         return _of_other(run, source, part, folder, invert)
-    if invert:
+    if invert is not None:
         raise WrongUsage(
             "--invert applies only to data other than the run's own: leave it out, or use --data"
         )
-    return _of_run(run, part or "test", folder)
+    found = _of_run(run, part or "test", folder)
+    return replace(found, inverted=run.options.data.invert == "yes")
 
 
 def _same(source, trained_on):
@@ -79,6 +83,8 @@ def _of_run(run, part, folder):
     composed = run.options.data.compose
     if theirs and not composed and (names := _split_names(run)) is not None:
         parts, _, notes = own.read(source, _target(run))
+        if run.options.data.invert == "yes":
+            parts, notes = [*map(swapped, parts)], (*notes, "all images are inverted")
         return _by_names(run, source, part, names, parts, notes)
     try:
         whole = dataset(run, folder, test_only=part == "test")
@@ -184,18 +190,47 @@ def _by_names(run, source, part, names, parts, notes):
 
 
 def _target(run, invert=False):
+    """Return the properties of the network's images. invert: whether they will be inverted."""
     channels, *size = run.input_shape
-    return Target(tuple(size), channels, invert, run.model.class_names)
+    fill = run.options.data.fill
+    fill = None if fill is None else abs(fill - invert)
+    return Target(tuple(size), channels, run.model.class_names, fill)
 
 
 def _of_other(run, source, part, folder, invert):
-    target = _target(run, invert)
+    target = _target(run, invert is True)
     if source in data.NAMES:
         limit = 1 if part == "test" else None  # skip generating unused training images
         whole = data.load(source, folder=folder, seed=run.options.run.seed, limit=limit)
         parts, notes = [_for_network(p, whole, target) for p in (whole.train, whole.test)], ()
     else:
         parts, _, notes = own.read(source, target)
+    if inverted := _must_invert(run, parts) if invert in (None, "auto") else invert:
+        parts = [*map(swapped, parts)]
+        if invert is not True:
+            text = "the images are inverted to match the training images (--invert no keeps them)"
+            notes = (*notes, text)
+    return replace(_divided(run, source, part, parts, notes), inverted=inverted)
+
+
+def _must_invert(run, parts):
+    """Return whether these splits must be inverted, as a whole, to match the training images.
+
+    If the training images were inverted, they are, unless they are light on dark. Otherwise, only
+    drawings are, if their background is light and that of the training images dark, or vice versa.
+    """
+    known = run.model.preprocessing
+    if known.inverted is None:  # an older checkpoint
+        return False
+    images = np.concatenate([part.images[:: max(1, len(part) // LOOKED_AT)] for part in parts])
+    own = background(images)
+    if known.inverted:
+        return own != "dark"
+    return {own, known.background} == {"dark", "light"} and drawn(images)
+
+
+def _divided(run, source, part, parts, notes):
+    """Return one part of the data, or all images."""
     if len(parts) == 1:
         return _of_undivided(run, source, part, parts[0], notes)
     if part not in (None, "train", "test"):

@@ -3,6 +3,7 @@
 from typing import Any
 
 TRAINING: dict[str, Any] = {
+    "invert": "no",
     "validation": 0.1,
     "epochs": 6,
     "batch_size": 64,

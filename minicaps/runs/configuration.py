@@ -7,6 +7,7 @@ their meaning, the allowed values, and the allowed combinations.
 from dataclasses import asdict, dataclass, fields
 
 from minicaps import data
+from minicaps.data import ink
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,12 @@ class DataOptions:
     layout: str | None = None
     validation: float | int = 0.1  # fraction or number of images
     shift: int | None = None
+    invert: str | None = None  # None: a run of an older version
+
+    @property
+    def fill(self) -> float | None:
+        """Value with which images are padded, or None for the color of their border."""
+        return 0.0 if self.invert is None else None
 
     def load(self, seed) -> data.Dataset:
         """Load the data; see `minicaps.data.load` for the meaning of `seed` and the errors."""
@@ -32,6 +39,8 @@ class DataOptions:
             size=self.size,
             compose=self.compose,
             layout=self.layout or "overlap",
+            invert=ink.CHOICES[self.invert or "no"],
+            fill=self.fill,
         )
 
     def split(self, dataset, seed):

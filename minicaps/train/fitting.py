@@ -13,6 +13,7 @@ from minicaps.backend import Array
 from minicaps.cli.blas import one_blas_thread
 from minicaps.data import Dataset, Split
 from minicaps.data.images import Target, fitted
+from minicaps.data.ink import CHOICES, inverted
 from minicaps.data.own import from_memory
 from minicaps.data.preprocessing import as_images
 from minicaps.models import Network
@@ -86,7 +87,7 @@ def _trained(folder, given, data, call):
     """Train in a run folder; return the network of the best epoch. data: a function of the size."""
     options = complete(given | {"out": str(folder)})
     device, display = device_of(options.run), Display(NAME, options.run.quiet)
-    dataset = data(options.data.size)
+    dataset = inverted(data(options.data.size), CHOICES[options.data.invert])
     results_folder(folder, "choose another out")
     with locked(folder), one_blas_thread():
         _check_unused(folder)

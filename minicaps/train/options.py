@@ -13,6 +13,7 @@ from minicaps import data, models, optim
 from minicaps.cli.command import number
 from minicaps.data.arguments import data_source, parse_size
 from minicaps.data.compose import LAYOUTS
+from minicaps.data.ink import CHOICES
 from minicaps.data.own import from_memory
 from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES, usual_loss
@@ -43,6 +44,7 @@ def complete(given) -> Options:
         "layout": "overlap" if flat["compose"] else None,
         "shift": 0 if flat["compose"] else DEFAULT_SHIFT.get(flat["data"], 0),
         "learning_rate": DEFAULT_LEARNING_RATE.get((name, flat["preset"]), 0.001),
+        "invert": "no" if flat["data"] in data.NAMES else "auto",
         "loss": usual_loss(name),
         "out": _new_folder(flat),
     }
@@ -214,7 +216,7 @@ def _data_options(group):
     text = f"{', '.join(data.NAMES)} or a path"
     _add(group, "data", text, metavar="DATA", type=data_source)
     _add(group, "data_dir", "folder searched first for the data files", metavar="FOLDER")
-    text = "fit images to N×N or H×W pixels, padded with zeros"
+    text = "fit images to N×N or H×W, padded with their border"
     _add(group, "size", text, metavar="N|HxW", type=parse_size)
     _add(group, "limit", "use only N training images", metavar="N", type=_COUNT)
     text = "combine N images of different classes into one"
@@ -222,6 +224,8 @@ def _data_options(group):
     _add(group, "layout", "how they are placed", "overlap", choices=LAYOUTS)
     text = "fraction or number held out to choose the epoch"
     _add(group, "validation", text, metavar="PART", type=_share_or_count)
+    text = "swap light and dark"
+    _add(group, "invert", text, "auto: dark drawings in custom data", choices=list(CHOICES))
     text = "shift images by up to N pixels"
     _add(group, "shift", text, "2 for mnist, else 0", metavar="N", type=_WHOLE)
 

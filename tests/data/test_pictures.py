@@ -177,13 +177,27 @@ def test_a_picture_of_the_right_size_stays_as_it_is():
         ((1, 1000), (5, 5), (slice(2, 3), slice(0, 5))),  # thinner than a pixel
     ],
 )
-def test_proportions_are_kept_and_zeros_fill_the_rest(shape, size, inside):
-    fitted = fit(np.ones((1, *shape), np.float32), size)
+def test_proportions_are_kept_and_the_rest_is_filled(shape, size, inside):
+    fitted = fit(np.ones((1, *shape), np.float32), size, fill=0)
     expected = np.zeros((1, *size), np.float32)
     expected[0][inside] = 1
     assert fitted.dtype == np.float32
     np.testing.assert_allclose(fitted, expected, atol=1e-6)
     assert fitted.max() <= 1
+
+
+def test_the_rest_has_the_color_of_the_border():
+    """No black bars beside white paper or a red ground; black stays exactly zero."""
+    colors = np.zeros((3, 10, 20), np.float32)
+    colors[0], colors[1] = 1, 0.25
+    colors[:, 2:8, 4:15] = 0.5
+    fitted = fit(colors, (9, 8))
+    assert fitted[:, 0].T.tolist() == fitted[:, -1].T.tolist() == [[1, 0.25, 0]] * 8
+    one_side = np.zeros((1, 10, 30), np.float32)
+    one_side[:, :, 12:] = 1  # most of the border
+    assert (fit(one_side, (10, 50))[0, :, [0, -1]] == 1).all()
+    dark = 1 - one_side
+    np.testing.assert_array_equal(fit(dark, (10, 50)), fit(dark, (10, 50), fill=0))
 
 
 def test_shrinking_averages():

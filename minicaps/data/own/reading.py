@@ -16,7 +16,7 @@ from minicaps.data.own.split import TEST_SHARE, cut_test, limited
 AS_IT_IS = Target()
 
 
-def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset:
+def load(path, *, limit: int | None = None, seed: int = 0, target=AS_IT_IS) -> Dataset:
     """Read custom data, and split it into training and test images.
 
     Parameters
@@ -29,7 +29,7 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
           and optionally `class_names`.
     limit : number of training samples to keep, stratified by class
     seed : seed of the split and of the samples to keep
-    size : (height, width) that all images are resized to, or None to keep their size
+    target : properties of the images
 
     Returns
     -------
@@ -43,7 +43,7 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
         If `limit` is out of range.
     """
     path = Path(path)
-    parts, class_names, notes = read(path, Target(size))
+    parts, class_names, notes = read(path, target)
     if len(parts) == 1:
         whole = parts[0]
         parts = cut_test(whole, class_names, seed, path)

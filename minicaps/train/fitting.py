@@ -15,6 +15,7 @@ from minicaps.data import Dataset, Split
 from minicaps.data.images import Target, fitted
 from minicaps.data.ink import CHOICES, inverted
 from minicaps.data.own import from_memory
+from minicaps.data.own.remarks import remarks
 from minicaps.data.preprocessing import as_images
 from minicaps.models import Network
 from minicaps.runs import load_model
@@ -119,7 +120,8 @@ def _dataset(images, labels, class_names, test, size):
         images = as_images(test[0])
         labels = from_memory.targets(test[1], len(images), names, multi=train.multi)
         tested = fitted(Split(images, labels), Target(train.shape[1:], train.shape[0]))
-    return Dataset(from_memory.NAME, train, tested, names, by_class=True)
+    notes = remarks(train, tested)
+    return Dataset(from_memory.NAME, train, tested, names, by_class=True, notes=notes)
 
 
 def _as_text(options):

@@ -11,6 +11,7 @@ from minicaps.data.images import Target
 from minicaps.data.own.array_files import from_idx, from_npz, idx_part
 from minicaps.data.own.class_folders import from_folders
 from minicaps.data.own.files import list_folder
+from minicaps.data.own.remarks import remarks
 from minicaps.data.own.split import TEST_SHARE, cut_test, limited
 
 AS_IT_IS = Target()
@@ -53,6 +54,7 @@ def load(path, *, limit: int | None = None, seed: int = 0, target=AS_IT_IS) -> D
     train, test = parts
     if limit is not None:
         train = limited(train, limit, len(class_names), seed, path)
+    notes = (*notes, *remarks(train, test))
     return Dataset(
         path.resolve().name.removesuffix(".npz"),
         train,

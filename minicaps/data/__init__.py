@@ -15,7 +15,7 @@ from minicaps.data import download, ink, own
 from minicaps.data import strokes as drawn
 from minicaps.data.compose import compose as compose_pictures
 from minicaps.data.dataset import Dataset, Split
-from minicaps.data.images import Target, fitted
+from minicaps.data.images import Target, background, fitted
 from minicaps.errors import DataError
 
 __all__ = ["NAMES", "DataError", "Dataset", "Split", "load"]
@@ -103,8 +103,13 @@ def _composed(dataset, count, layout, seed):
         compose_pictures(part, len(dataset.class_names), count=count, layout=layout, seed=seed)
         for part in (dataset.train, dataset.test)
     )
-    note = f"each image is composed of {count} images of different classes ({layout})"
-    return replace(dataset, train=train, test=test, notes=(*dataset.notes, note))
+    notes = [f"each image is composed of {count} images of different classes ({layout})"]
+    if layout == "overlap" and background(dataset.train.images) == "light":
+        notes.append(
+            "where images overlap, the brighter pixel is used: the light background of these images"
+            " covers dark parts of the others, so only what is dark in all of them is seen"
+        )
+    return replace(dataset, train=train, test=test, notes=(*dataset.notes, *notes))
 
 
 def _strokes(limit, seed):

@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -248,13 +249,23 @@ def file_names(names) -> list[str]:
 
 @contextmanager
 def _opened(path):
-    """Open an image file with Pillow, and re-raise any error in the block as a `DataError`."""
+    """Open an image file with Pillow, and re-raise any error in the block as a `DataError`.
+
+    Pillow's warning of a large image does not name the file; a warning that does replaces it.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
         if not os.path.getsize(path):
             raise DataError(f"{path} is empty (0 bytes): replace or remove it")
-        with Image.open(path) as picture:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            picture = Image.open(path)
+        with picture:
+            width, height = picture.size
+            if Image.MAX_IMAGE_PIXELS and width * height > Image.MAX_IMAGE_PIXELS:
+                large = f"{path} has {height:,}×{width:,} pixels, which need much memory"
+                warnings.warn(large, Image.DecompressionBombWarning, stacklevel=4)
             yield picture
     except (DataError, MemoryError):
         raise

@@ -107,6 +107,21 @@ def test_all_images_of_a_set_are_inverted_or_none(tmp_path):
         load(path, invert="yes")
 
 
+def test_composed_drawings_keep_the_strokes_of_both(tmp_path):
+    """Black on white, only what both share would be left."""
+    images = np.ones((40, 1, 9, 9), "f")
+    images[::2, :, 4, 2:7] = images[1::2, :, 2:7, 4] = 0  # lying and upright
+    path = str(npz(tmp_path / "a.npz", images=images, labels=np.arange(40) % 2))
+    for part in ("train", "test"):
+        found = getattr(load(path, compose=2, invert="auto"), part).take(np.arange(5)).images
+        assert (found.sum(axis=(1, 2, 3)) >= 9).all() and set(np.unique(found)) == {0, 1}
+        assert found.sum(axis=(1, 2, 3)).max() == 10  # two strokes of five, which may cross
+    notes = "\n".join(load(path, compose=2).notes)
+    assert "only what is dark in all of them is seen" in notes
+    assert "is seen" not in "\n".join(load(path, compose=2, invert="auto").notes)
+    assert "is seen" not in "\n".join(load(path, compose=2, layout="beside").notes)
+
+
 def test_built_in_sets_are_inverted_if_told():
     plain, inverted = load("strokes", limit=20), load("strokes", limit=20, invert=True)
     np.testing.assert_array_equal(inverted.test.images, 1 - plain.test.images)

@@ -159,6 +159,14 @@ def test_a_picture_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     assert "too large" in refusal(saved(tmp_path / "huge.png", np.zeros((6, 6), np.uint8)))
 
 
+def test_a_large_picture_is_named_in_one_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30)
+    path = saved(tmp_path / "large.png", np.zeros((5, 8), np.uint8))
+    with pytest.warns(Image.DecompressionBombWarning) as caught:
+        assert read_picture(path).shape == (1, 5, 8)
+    assert [str(w.message) for w in caught] == [f"{path} has 5×8 pixels, which need much memory"]
+
+
 # ---- fit
 
 

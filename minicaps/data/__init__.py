@@ -33,7 +33,7 @@ def load(
     compose: int | None = None,
     layout: str = "overlap",
     invert: bool | str = False,
-    fill: float | None = None,
+    older: bool = False,
 ) -> Dataset:
     """Load a built-in data set by name, or custom data by path.
 
@@ -55,7 +55,9 @@ def load(
         Training images are composed of training images only, test images of test images.
     layout : arrangement of composed images; see `minicaps.data.compose.compose`
     invert : whether to swap light and dark in all images, or "auto"; see `minicaps.data.ink`
-    fill : value with which resized images are padded, or None for the color of their border
+    older : whether to read images as older versions did, for runs that began then
+        Resized images are padded with zeros instead of the color of their border, and arrays of
+        other ranges than 0 to 1, 255 or 65535 are refused.
 
     Returns
     -------
@@ -70,7 +72,8 @@ def load(
     DataError
         If a file is missing or damaged, or belongs to a different data set.
     """
-    dataset = ink.inverted(_load(name, folder, limit, seed, Target(size, fill=fill)), invert)
+    target = Target(size, fill=0.0 if older else None, older=older)
+    dataset = ink.inverted(_load(name, folder, limit, seed, target), invert)
     return dataset if compose is None else _composed(dataset, compose, layout, seed)
 
 

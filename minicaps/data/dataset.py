@@ -21,12 +21,14 @@ class Split:
     poses : shape (n, d), or None
     names : shape (n,), or None
         The file of each image, or its index in the whole data set.
+    scale : values (black, white) that became 0 and 1, or None if the pixels were not scaled
     """
 
     images: np.ndarray
     labels: np.ndarray
     poses: np.ndarray | None = None
     names: np.ndarray | None = None
+    scale: tuple[float, float] | None = None
 
     def __post_init__(self):
         images, labels = self.images, self.labels
@@ -110,7 +112,7 @@ class Split:
         """Select samples by an index array, in the order of its indices, or by a slice."""
         poses = None if self.poses is None else self.poses[which]
         names = None if self.names is None else self.names[which]
-        return Split(self.images[which], self.labels[which], poses, names)
+        return Split(self.images[which], self.labels[which], poses, names, self.scale)
 
 
 @dataclass(frozen=True, eq=False)

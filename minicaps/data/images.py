@@ -30,12 +30,16 @@ class Target:
     channels : 1 or 3, or None to keep the channels of each image
     classes : names of the classes of a trained network, or None to take those of the data
     fill : value of the padding, or None for the color of each image's border
+    scale : values (black, white) in arrays that become 0 and 1, or None to infer them
+    older : whether to infer them as older versions did
     """
 
     size: Sequence[int] | None = None
     channels: int | None = None
     classes: tuple[str, ...] | None = None
     fill: float | None = None
+    scale: tuple[float, float] | None = None
+    older: bool = False
 
     def fit(self, picture) -> np.ndarray:
         """Convert an image (C, H, W) in [0, 1] so that it has the target properties."""
@@ -132,7 +136,7 @@ def fitted(split: Split, target: Target) -> Split:
     images = np.empty((len(split), *new), dtype=np.float32)
     for k, image in enumerate(split.images):
         images[k] = target.fit(image)
-    return Split(images, split.labels, names=split.names)
+    return Split(images, split.labels, names=split.names, scale=split.scale)
 
 
 def check_memory(count, channels, size):

@@ -192,9 +192,9 @@ def _by_names(run, source, part, names, parts, notes):
 def _target(run, invert=False):
     """Return the properties of the network's images. invert: whether they will be inverted."""
     channels, *size = run.input_shape
-    fill = run.options.data.fill
-    fill = None if fill is None else abs(fill - invert)
-    return Target(tuple(size), channels, run.model.class_names, fill)
+    known = run.model.preprocessing
+    older, fill = known.fill is not None, None if known.fill is None else abs(known.fill - invert)
+    return Target(tuple(size), channels, run.model.class_names, fill, known.scale, older)
 
 
 def _of_other(run, source, part, folder, invert):

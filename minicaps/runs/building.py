@@ -98,5 +98,6 @@ def _describe(model, images, options):
         background=images.get("background"),  # older checkpoints have none of these
         inverted=images.get("inverted"),
         fill=images.get("fill", 0.0),
+        scale=tuple(images["scale"]) if images.get("scale") else None,
         centred=options.get("data") in CENTRED and not model.multi,
     )

@@ -40,7 +40,7 @@ class DataOptions:
             compose=self.compose,
             layout=self.layout or "overlap",
             invert=ink.CHOICES[self.invert or "no"],
-            fill=self.fill,
+            older=self.invert is None,
         )
 
     def split(self, dataset, seed):

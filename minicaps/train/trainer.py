@@ -51,6 +51,7 @@ class Trainer:
             background=self._background(),
             inverted=None if options.data.invert is None else data.inverted,
             fill=options.data.fill,
+            scale=self.training.scale,
         )
         self.training = resident(self.training, device)
         self.validation = self.validation and resident(self.validation, device)
@@ -222,6 +223,7 @@ class Trainer:
                 "background": self.model.preprocessing.background,
                 "inverted": self.model.preprocessing.inverted,
                 "fill": self.model.preprocessing.fill,
+                "scale": self.model.preprocessing.scale,
                 "multi": self.data.multi,
             },
             "options": self.options.to_dict(),

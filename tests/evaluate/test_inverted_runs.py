@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from evaluations import measured, refusal
-from own_files import SIZE, crosses_and_rings, saved
+from own_files import SIZE, crosses_and_rings, npz, saved
 from tiny_runs import edit, go_on, run, summary
 from tiny_runs import saved as checkpoint_of
 
@@ -116,7 +116,7 @@ def test_an_older_run_reads_images_as_before(paper, tmp_path):
 
     def older(meta):
         del meta["options"]["invert"], meta["preprocessing"]["inverted"]
-        del meta["preprocessing"]["fill"]
+        del meta["preprocessing"]["fill"], meta["preprocessing"]["scale"]
 
     for name in ("best.npz", "last.npz"):
         edit(trained / name, older)
@@ -172,3 +172,21 @@ def test_a_photograph_is_never_inverted_by_itself(tmp_path):
     assert not load(str(tmp_path / "snow"), invert="auto").inverted
     for image in rough:
         assert not known.apply(image, invert="auto")[1]["inverted"]
+
+
+def test_the_range_of_the_training_arrays_is_kept(tmp_path):
+    """Floats up to 16 train, and others up to 15 are scaled in the same way by every command."""
+    images, labels = crosses_and_rings(60)
+    images = 16 * (1 - images[:, 0])
+    npz("a.npz", images=images, labels=labels)
+    trained = run("--data", "a.npz")
+    model = load_model(trained)
+    assert model.preprocessing.scale == (0, 16)
+    assert measured(trained)["right"] == summary(trained)["test_right"]
+    assert not any("have changed" in note for note in chosen(trained).notes)
+    npz("b.npz", images=images * 15 / 16, labels=labels)
+    other = chosen(trained, source="b.npz").split
+    assert other.images.max() == np.float32(15 / 16)
+    expected = model.predict(images[:5, None] / 16 * (15 / 16)).probabilities
+    predicted = model.predict(images[:5] * 15 / 16).probabilities
+    np.testing.assert_allclose(predicted, expected, atol=1e-6)

@@ -151,6 +151,7 @@ def test_the_configuration_is_complete(whole):
             "background": "dark",
             "inverted": False,
             "fill": None,
+            "scale": None,
             "multi": False,
         }
 

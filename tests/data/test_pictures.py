@@ -84,6 +84,24 @@ def test_black_ink_on_nothing_is_not_constant(tmp_path, mode):
     assert (read[:, 0] == 1).all() and (read[:, 5, 5] == 0).all()
 
 
+@pytest.mark.parametrize("color", [0, 127, 128, 255])
+@pytest.mark.parametrize("suffix", ["png", "gif", "webp"])
+def test_a_shape_of_one_color_on_nothing_is_seen(tmp_path, color, suffix):
+    """Its contrast is at least half of the range, with palettes and in other formats, too."""
+    shape = Image.new("P", (12, 12), 0)
+    shape.putpalette([color] * 6)  # the transparent color is that of the shape
+    shape.paste(1, (3, 3, 9, 9))
+    shape.info["transparency"] = 0
+    path = tmp_path / f"shape.{suffix}"
+    if suffix == "webp":
+        shape.convert("RGBA").save(path, lossless=True)
+    else:
+        shape.save(path, transparency=0)
+    read = read_picture(path)
+    inside, outside = read[:, 3:9, 3:9], read[:, 0]
+    assert (inside == np.float32(color / 255)).all() and (outside == (color < 128)).all()
+
+
 def test_sixteen_bits_are_scaled(tmp_path):
     deep = np.array([[0, 13107], [65535, 4096]], dtype=np.uint16)
     for name in ("deep.png", "deep.tif"):

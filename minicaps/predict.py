@@ -9,6 +9,7 @@ from minicaps import plotting
 from minicaps.backend import choose_device
 from minicaps.cli.command import add_device, fail, guarded, parser_for_run, start
 from minicaps.data.images import file_names, read_picture
+from minicaps.data.ink import CHOICES
 from minicaps.data.own.files import files_in
 from minicaps.errors import DataError
 from minicaps.models import inspection
@@ -17,7 +18,6 @@ from minicaps.runs.run import open_run
 from minicaps.storage import results_folder
 
 NAME = "minicaps.predict"
-AUTO = {"auto": "auto", "yes": True, "no": False}
 NAMED = 3  # classes listed by name in a doubt
 BAR = 40  # characters in the bar of a score of 1
 ABOUT = """\
@@ -56,8 +56,8 @@ def _parser():
     parser.add_argument("pictures", metavar="IMAGE", nargs="+", type=Path, help=text)
     group = parser.add_argument_group("how images are read")
     text = (
-        "invert light and dark; auto: only if the border is light and that of the training images"
-        " was dark, or vice versa (default: auto)"
+        "invert light and dark; auto: only if the image is dark on light and the training images"
+        " were light on dark, or vice versa (default: auto)"
     )
     group.add_argument("--invert", choices=["auto", "yes", "no"], default="auto", help=text)
     text = (
@@ -135,7 +135,7 @@ def _predict(run, file, options, figure):
     """
     picture = read_picture(file)
     model, names = run.model, run.model.class_names
-    invert, centre = AUTO[options.invert], AUTO[options.centre]
+    invert, centre = CHOICES[options.invert], CHOICES[options.centre]
     shown, changes = model.preprocessing.apply(picture, invert=invert, centre_ink=centre)
     view = inspection.view(model, shown)
     scores = {names[k]: float(view.scores[k]) for k in view.ranking}

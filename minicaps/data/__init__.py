@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from minicaps.data import download, own
+from minicaps.data import download, ink, own
 from minicaps.data import strokes as drawn
 from minicaps.data.compose import compose as compose_pictures
 from minicaps.data.dataset import Dataset, Split
-from minicaps.data.images import Target, fitted
+from minicaps.data.images import Target, background, fitted
 from minicaps.errors import DataError
 
 __all__ = ["NAMES", "DataError", "Dataset", "Split", "load"]
@@ -35,6 +35,8 @@ def load(
     frames: str | None = None,
     multi_label: bool = False,
     skip_bad: bool = False,
+    invert: bool | str = False,
+    older: bool = False,
 ) -> Dataset:
     """Load a built-in data set by name, or custom data by path.
 
@@ -51,7 +53,7 @@ def load(
     seed : seed for drawing `strokes`, splitting custom data and composing images
         It has no effect on `mnist` and `fashion-mnist` themselves.
     size : (height, width) that all images are resized to
-        The aspect ratio is kept, and the rest of the image is filled with zeros.
+        The aspect ratio is kept, and the rest of the image has the color of its border.
     compose : number of images of different classes that are combined into each image
         Training images are composed of training images only, test images of test images.
     layout : arrangement of composed images; see `minicaps.data.compose.compose`
@@ -59,6 +61,10 @@ def load(
     multi_label : whether zeros and ones as labels of custom data are multi-label even if every
         image has a single 1
     skip_bad : whether to leave out files of custom data that cannot be used
+    invert : whether to swap light and dark in all images, or "auto"; see `minicaps.data.ink`
+    older : whether to read images as older versions did, for runs that began then
+        Resized images are padded with zeros instead of the color of their border, and arrays of
+        other ranges than 0 to 1, 255 or 65535 are refused.
 
     Returns
     -------
@@ -74,11 +80,12 @@ def load(
         If a file is missing or damaged, or belongs to a different data set.
     """
     reading = own.Reading(frames, multi_label, skip_bad)
-    dataset = _load(name, folder, limit, seed, size, reading)
+    target = Target(size, fill=0.0 if older else None, older=older)
+    dataset = ink.inverted(_load(name, folder, limit, seed, target, reading), invert)
     return dataset if compose is None else _composed(dataset, compose, layout, seed)
 
 
-def _load(name, folder, limit, seed, size, reading):
+def _load(name, folder, limit, seed, target, reading):
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1 training sample, got {limit}")
     if name in NAMES and reading != own.Reading():
@@ -94,13 +101,13 @@ def _load(name, folder, limit, seed, size, reading):
     elif name == "strokes":
         dataset = _strokes(limit, seed)
     elif os.path.exists(name):
-        return own.load(name, limit=limit, seed=seed, size=size, reading=reading)
+        return own.load(name, limit=limit, seed=seed, target=target, reading=reading)
     else:
         raise ValueError(
             f"unknown data set {name!r}, and no such path: choose from {', '.join(NAMES)}, or give"
             " the path of custom data"
         )
-    parts = {part: fitted(getattr(dataset, part), Target(size)) for part in ("train", "test")}
+    parts = {part: fitted(getattr(dataset, part), target) for part in ("train", "test")}
     return replace(dataset, **parts)
 
 
@@ -116,8 +123,13 @@ def _composed(dataset, count, layout, seed):
         for name in ("train", "validation", "test")
         if (part := getattr(dataset, name)) is not None
     }
-    note = f"each image is composed of {count} images of different classes ({layout})"
-    return replace(dataset, **parts, notes=(*dataset.notes, note))
+    notes = [f"each image is composed of {count} images of different classes ({layout})"]
+    if layout == "overlap" and background(dataset.train.images) == "light":
+        notes.append(
+            "where images overlap, the brighter pixel is used: the light background of these images"
+            " covers dark parts of the others, so only what is dark in all of them is seen"
+        )
+    return replace(dataset, **parts, notes=(*dataset.notes, *notes))
 
 
 def _strokes(limit, seed):

@@ -121,7 +121,7 @@ def _add_own(commands):
         "--size",
         type=parse_size,
         metavar="N|HxW",
-        help="resize images to N×N or H×W pixels, padded with zeros to keep the aspect ratio",
+        help="resize images to N×N or H×W pixels, padded with the color of their border",
     )
     command.add_argument(
         "--seed", type=number(int, 0), default=0, help="seed of the test split (default: 0)"
@@ -248,6 +248,7 @@ def _show_own(options):
             frames=options.frames,
             multi_label=options.multi_label,
             skip_bad=options.skip_bad,
+            invert="auto",
         )
     out = options.out or Path(f"{data.name}-samples.png")
     if options.path.resolve() in out.resolve().parents:

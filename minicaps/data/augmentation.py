@@ -104,17 +104,6 @@ def transformed(images: Array, matrices: np.ndarray, offsets: np.ndarray, fill: 
     return xp.clip(interpolated(images, x, y, fill).reshape(images.shape), 0, 1)
 
 
-def ground(images: Array) -> Array:
-    """Determine the color, (n, C, 1, 1), that continues each image (n, C, H, W) beyond its border.
-
-    It is the median color of the border pixels if they are light, and black otherwise.
-    """
-    xp = array_module(images)
-    edges = images[:, :, 0], images[:, :, -1], images[:, :, :, 0], images[:, :, :, -1]
-    color = xp.median(xp.concatenate(edges, axis=2), axis=2)[:, :, None, None]
-    return xp.where(color.mean(axis=1, keepdims=True) >= 0.5, color, xp.zeros_like(color))
-
-
 def brightened(images: Array, factors: np.ndarray) -> Array:
     """Multiply each image (n, C, H, W) by its factor (n,), and clip the result to 1."""
     xp = array_module(images)

@@ -8,8 +8,9 @@ their batches are bit-identical.
 import numpy as np
 
 from minicaps.backend import array_module
-from minicaps.data.augmentation import Augmentation, brightened, ground, transformed
+from minicaps.data.augmentation import Augmentation, brightened, transformed
 from minicaps.data.dataset import Split, generator
+from minicaps.data.images import border_color
 
 SHARE = 0.5  # largest fraction of a GPU's free memory for images; training needs the rest
 
@@ -27,7 +28,15 @@ def resident(split: Split, device) -> Split:
 
 
 def batches(
-    split: Split, batch_size: int, *, seed=None, epoch=0, start=0, parts=False, **augmentation
+    split: Split,
+    batch_size: int,
+    *,
+    seed=None,
+    epoch=0,
+    start=0,
+    fill=None,
+    parts=False,
+    **augmentation,
 ):
     """Iterate over one epoch in batches.
 
@@ -42,6 +51,7 @@ def batches(
     start : number of batches to skip
         The augmentation of a batch is drawn from (seed, epoch, index of the batch), so the
         remaining batches are bit-identical to those of a full epoch.
+    fill : value of the pixels from outside an image, or None for the color of its border
     parts : whether to include the members of composed images, each alone
     **augmentation : random changes of the images, such as shift=2; for training only
         The arguments of `minicaps.data.augmentation.Augmentation`. They require a seed.
@@ -81,25 +91,26 @@ def batches(
             which = order[index * batch_size : (index + 1) * batch_size]
             images, labels = split.pick(which)
             if changes.active:
-                images = augmented(images, changes, seed=seed, epoch=epoch, index=index)
+                images = augmented(images, changes, fill, seed=seed, epoch=epoch, index=index)
             yield (images, labels, split.parts(which)) if parts else (images, labels)
 
     return generate()
 
 
-def augmented(images, changes: Augmentation, *, seed, epoch, index):
+def augmented(images, changes: Augmentation, fill, *, seed, epoch, index):
     """Augment the images (n, channels, height, width) of one batch.
 
-    The random numbers depend only on the seed, the epoch and the index of the batch. If only shifts
-    move pixels, no pixel is interpolated.
+    fill: as in `batches`. The random numbers depend only on the seed, the epoch and the index of
+    the batch. If only shifts move pixels, no pixel is interpolated.
     """
     n, shift = len(images), changes.shift
     offsets = generator(seed, 1, epoch, index).integers(-shift, shift + 1, (n, 2))
     matrices, factors = changes.draw(n, generator(seed, 1, epoch, index, 1))
+    fill = border_color(images)[:, :, None, None] if fill is None else fill
     if changes.resamples:
-        images = transformed(images, matrices, offsets, ground(images))
+        images = transformed(images, matrices, offsets, fill)
     elif shift:
-        images = shifted(images, offsets)
+        images = shifted(images, offsets, fill)
     return brightened(images, factors) if changes.brightness else images
 
 
@@ -110,15 +121,19 @@ def number_of_batches(samples: int, batch_size: int) -> int:
     return -(-samples // batch_size)
 
 
-def shifted(images, offsets):
+def shifted(images, offsets, fill=0):
     """Shift each image by its offset (down, right) in pixels.
 
     The images (n, channels, height, width) may be on any device, and the offsets are a NumPy array
-    of integers. Pixels shifted in from outside the image are zero.
+    of integers. Pixels shifted in from outside the image have the value `fill`, which is a number
+    or an array (n, channels, 1, 1).
     """
     xp, (n, channels, height, width) = array_module(images), images.shape
     margin = int(np.abs(offsets).max(initial=0))
-    padded = xp.pad(images, ((0, 0), (0, 0), (margin, margin), (margin, margin)))
+    size = (n, channels, height + 2 * margin, width + 2 * margin)
+    padded = xp.empty(size, dtype=images.dtype)
+    padded[:] = fill
+    padded[:, :, margin : margin + height, margin : margin + width] = images
     # All windows with the size of an image: (n, channels, down, right, height, width), no copy.
     sn, sc, sh, sw = padded.strides
     places = (2 * margin + 1, 2 * margin + 1)

@@ -80,6 +80,11 @@ class Composed:
             return None
         return np.array([" + ".join(map(str, row)) for row in self.single.names[self.members]])
 
+    @property
+    def scale(self):
+        """Values (black, white) that became 0 and 1 in the single images, or None."""
+        return self.single.scale
+
     def parts(self, which):
         """Render each member of the images `which` alone, at its position in the composed image.
 

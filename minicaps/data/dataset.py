@@ -25,6 +25,7 @@ class Split:
         The file of each image, or its index in the whole data set.
     groups : int64, shape (n,), or None
         Images of the same group, such as the frames of an animation, stay in the same part.
+    scale : values (black, white) that became 0 and 1, or None if the pixels were not scaled
     """
 
     images: np.ndarray
@@ -32,6 +33,7 @@ class Split:
     poses: np.ndarray | None = None
     names: np.ndarray | None = None
     groups: np.ndarray | None = None
+    scale: tuple[float, float] | None = None
 
     def __post_init__(self):
         images, labels = self.images, self.labels
@@ -116,7 +118,7 @@ class Split:
         poses = None if self.poses is None else self.poses[which]
         names = None if self.names is None else self.names[which]
         groups = None if self.groups is None else self.groups[which]
-        return Split(self.images[which], self.labels[which], poses, names, groups)
+        return Split(self.images[which], self.labels[which], poses, names, groups, self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +134,7 @@ class Dataset:
     notes : sentences for the user about how the data was read
     skipped : pairs (file, reason) for the files that could not be used
     validation : validation split that the data defines, or None to cut one from `train`
+    inverted : whether light and dark are swapped in all images
     """
 
     name: str
@@ -142,6 +145,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     validation: Split | None = None
+    inverted: bool = False
 
     @property
     def multi(self) -> bool:

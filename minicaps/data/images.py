@@ -3,11 +3,14 @@
 import itertools
 import os
 import re
+import warnings
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
+from minicaps.backend import array_module
 from minicaps.data.dataset import Split
 from minicaps.errors import DataError
 
@@ -25,19 +28,22 @@ class Target:
     ----------
     size : (height, width), or None to keep the size of each image
     channels : 1 or 3, or None to keep the channels of each image
-    invert : whether to swap light and dark
     classes : names of the classes of a trained network, or None to take those of the data
+    fill : value of the padding, or None for the color of each image's border
+    scale : values (black, white) in arrays that become 0 and 1, or None to infer them
+    older : whether to infer them as older versions did
     """
 
-    size: tuple[int, int] | None = None
+    size: Sequence[int] | None = None
     channels: int | None = None
-    invert: bool = False
     classes: tuple[str, ...] | None = None
+    fill: float | None = None
+    scale: tuple[float, float] | None = None
+    older: bool = False
 
     def fit(self, picture) -> np.ndarray:
         """Convert an image (C, H, W) in [0, 1] so that it has the target properties."""
-        picture = 1 - picture if self.invert else picture
-        return fit(picture, self.size or picture.shape[1:], self.channels)
+        return fit(picture, self.size or picture.shape[1:], self.channels, fill=self.fill)
 
     def numbers(self, names, where) -> list[int]:
         """Return the network's class numbers for a list of class names.
@@ -101,10 +107,11 @@ def picture_size(path) -> tuple[int, int]:
     return (width, height) if lying else (height, width)
 
 
-def fit(picture, size, channels=None) -> np.ndarray:
+def fit(picture, size, channels=None, *, fill=None) -> np.ndarray:
     """Resize an image (C, H, W) in [0, 1] to fit within `size` (height, width).
 
-    The aspect ratio is preserved by padding with zeros. If `channels` is 1 or 3, the image is
+    The aspect ratio is preserved by padding with the value `fill` or, if it is None, with the
+    color of the image's border (see `border_color`). If `channels` is 1 or 3, the image is
     converted to that number of channels; if it is None, the channels do not change. Color images
     are converted to grayscale by luminance, and grayscale images are converted to color by
     repeating the channel.
@@ -121,7 +128,9 @@ def fit(picture, size, channels=None) -> np.ndarray:
     scale = min(height / h, width / w)
     rows, columns = max(1, round(h * scale)), max(1, round(w * scale))
     top, left = (height - rows) // 2, (width - columns) // 2
-    fitted = np.zeros((len(picture), height, width), dtype=np.float32)
+    fitted = np.empty((len(picture), height, width), dtype=np.float32)
+    if (rows, columns) != (height, width):
+        fitted[:] = border_color(picture[None])[0, :, None, None] if fill is None else fill
     for plane, channel in zip(fitted, picture, strict=True):
         # Bilinear, with averaging when shrinking: only rounding errors can leave [0, 1]
         resized = Image.fromarray(channel).resize((columns, rows), Image.Resampling.BILINEAR)
@@ -137,13 +146,13 @@ def fitted(split: Split, target: Target) -> Split:
     """
     old = split.images.shape[1:]
     new = (target.channels or old[0], *(target.size or old[1:]))
-    if new == old and not target.invert:
+    if new == old:
         return split
     check_memory(len(split), new[0], new[1:])
     images = np.empty((len(split), *new), dtype=np.float32)
     for k, image in enumerate(split.images):
         images[k] = target.fit(image)
-    return Split(images, split.labels, names=split.names)
+    return Split(images, split.labels, names=split.names, scale=split.scale)
 
 
 def check_memory(count, channels, size):
@@ -173,7 +182,7 @@ def centre(picture, size) -> np.ndarray:
         return fit(picture, size)
     rows, columns = (np.flatnonzero(lit.any(axis=axis)) for axis in (1, 0))
     inner = [max(1, round(INNER * side)) for side in size]
-    ink = fit(picture[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], inner)
+    ink = fit(picture[:, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1], inner, fill=0)
     centred = np.zeros((len(ink), *size), dtype=np.float32)
     mass = ink.mean(axis=0)
     places = []
@@ -188,8 +197,8 @@ def centre(picture, size) -> np.ndarray:
 def background(images) -> str:
     """Determine whether the background of images (n, C, H, W) is "dark", "light" or "mixed".
 
-    The background of an image is the median of its border pixels, ignoring the zeros with which
-    `fit` pads it. The result is "mixed" if more than a tenth of the images differ from the
+    The background of an image is the median of its border pixels, ignoring zeros with which it may
+    have been padded. The result is "mixed" if more than a tenth of the images differ from the
     majority. If there are many images, only about `LOOKED_AT` of them are inspected.
     """
     some = images[:: max(1, len(images) // LOOKED_AT)]
@@ -205,8 +214,27 @@ def has_light_border(picture) -> bool:
     return np.median(np.concatenate(edges, axis=1)) >= 0.5
 
 
+def ground(picture) -> str | None:
+    """Return whether an image (C, H, W) is "dark" or "light" at its border and in most pixels.
+
+    The result is None if the border and most of the pixels differ.
+    """
+    light = has_light_border(picture)
+    return None if light != (np.median(picture) >= 0.5) else "light" if light else "dark"
+
+
+def border_color(images):
+    """Return the median of the border pixels of images (n, C, H, W) by channel, as (n, C).
+
+    The images may be on any device.
+    """
+    xp = array_module(images)
+    edges = images[:, :, 0], images[:, :, -1], images[:, :, :, 0], images[:, :, :, -1]
+    return xp.median(xp.concatenate(edges, axis=2), axis=2)
+
+
 def _without_bars(image):
-    """Remove the rows or columns of zeros with which `fit` pads an image (C, H, W)."""
+    """Remove the rows or columns of zeros with which an image (C, H, W) was padded."""
     for lines in (1, 2):
         lit = np.flatnonzero(image.any(axis=(0, 3 - lines)))
         if lit.size and lit[-1] - lit[0] + 1 < image.shape[lines]:
@@ -241,13 +269,23 @@ def file_names(names) -> list[str]:
 
 @contextmanager
 def _opened(path):
-    """Open an image file with Pillow, and re-raise any error in the block as a `DataError`."""
+    """Open an image file with Pillow, and re-raise any error in the block as a `DataError`.
+
+    Pillow's warning of a large image does not name the file; a warning that does replaces it.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
         if not os.path.getsize(path):
             raise DataError(f"{path} is empty (0 bytes): replace or remove it")
-        with Image.open(path) as picture:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            picture = Image.open(path)
+        with picture:
+            width, height = picture.size
+            if Image.MAX_IMAGE_PIXELS and width * height > Image.MAX_IMAGE_PIXELS:
+                large = f"{path} has {height:,}×{width:,} pixels, which need much memory"
+                warnings.warn(large, Image.DecompressionBombWarning, stacklevel=4)
             yield picture
     except (DataError, MemoryError):
         raise

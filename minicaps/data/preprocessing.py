@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minicaps.data.images import centre, fit, has_light_border
-from minicaps.data.own.arrays import ROUNDING, channels_first, plain_array
+from minicaps.data.images import centre, fit, ground, has_light_border
+from minicaps.data.own.arrays import ROUNDING, channels_first, in_range, plain_array
 from minicaps.errors import DataError
 
 WHITE = {"b": 1, "u": 255, "i": 255}  # value of white by kind of dtype, except for uint16
@@ -20,36 +20,54 @@ class Preprocessing:
     ----------
     shape : (C, H, W)
     background : "dark", "light" or "mixed"; None if unknown
+        After the inversion, if the images were inverted. It is "mixed" for photographs, too.
     centred : whether the ink of the images was centered, as in MNIST
+    inverted : whether all images were inverted; None if unknown, as in older checkpoints
+    fill : value with which resized images are padded, or None for the color of their border
+    scale : values (black, white) of arrays that became 0 and 1, or None
     """
 
     shape: tuple[int, ...]
     background: str | None = None
     centred: bool = False
+    inverted: bool | None = None
+    fill: float | None = None
+    scale: tuple[float, float] | None = None
 
-    def apply(self, image, *, invert: bool | str = False, centre_ink: bool | str = False):
+    def inverts(self, image) -> bool:
+        """Return whether an image (C, H, W) must be inverted to match the training images.
+
+        If these were inverted, every image is, unless it is light on dark already. Otherwise, an
+        image is inverted if it is light on a dark background and they were not, or the reverse.
+        """
+        own = ground(image)
+        return own != "dark" if self.inverted else {own, self.background} == {"dark", "light"}
+
+    def apply(self, image, *, invert: bool | str | None = None, centre_ink: bool | str = False):
         """Convert an image (C, H, W) in [0, 1] to `shape`; return it with a record of the changes.
 
-        invert: whether to swap light and dark. "auto" inverts the image if its border is light and
-            the background of the training images was dark, or the reverse.
+        invert: whether to swap light and dark. None does so if the training images were inverted;
+            "auto" looks at the image, too (see `inverts`).
         centre_ink: whether to scale and center the ink as in MNIST. "auto" does so if the network
             was trained on centered ink and the image has a different size.
         """
+        invert = bool(self.inverted) if invert is None else invert
         for name, value in (("invert", invert), ("centre_ink", centre_ink)):
             if value not in (True, False, "auto"):
                 raise ValueError(f'{name} must be True, False or "auto", not {value!r}')
         channels, *size = self.shape
         border = "light" if has_light_border(image) else "dark"
         if invert == "auto":
-            invert = self.background not in (border, "mixed", None)
+            invert = self.inverts(image)
         if centre_ink == "auto":
             centre_ink = self.centred and list(image.shape[1:]) != size
-        image = fit(1 - image if invert else image, image.shape[1:], channels)
         if centre_ink:
-            dark_ink = (border == "light") != invert
-            shown = 1 - centre(1 - image, size) if dark_ink else centre(image, size)
+            image = fit(image, image.shape[1:], channels)
+            shown = 1 - centre(1 - image, size) if border == "light" else centre(image, size)
         else:
-            shown = fit(image, size)
+            fill = None if self.fill is None else abs(self.fill - bool(invert))  # then inverted
+            shown = fit(image, size, channels, fill=fill)
+        shown = 1 - shown if invert else shown
         return shown, {"border": border, "inverted": bool(invert), "centred": bool(centre_ink)}
 
     def batches(self, images, size: int, **changes) -> Iterator[np.ndarray]:
@@ -57,14 +75,15 @@ class Preprocessing:
 
         images: an array (n, H, W), (n, H, W, C) or (n, C, H, W), or a list of images of any sizes,
             each (H, W), (H, W, C) or (C, H, W). C is 1 or 3. Floats must lie in [0, 1]; uint16
-            values are divided by 65,535, and other integers by 255.
+            values are divided by 65,535, and other integers by 255. Images that roughly have the
+            range `scale` of the training images are scaled as these were.
 
         Raises `DataError` for any other input.
         """
         if isinstance(images, list | tuple):
-            known = [checked(plain(image)[None]) for image in images]
+            known = [checked(plain(image)[None], self.scale) for image in images]
         else:
-            pixels, white = checked(plain(images))
+            pixels, white = checked(plain(images), self.scale)
             known = [(pixels[k : k + 1], white) for k in range(len(pixels))]
         for k in range(0, len(known), size):
             some = known[k : k + size]
@@ -110,8 +129,12 @@ def plain(image) -> np.ndarray:
     return array
 
 
-def checked(images) -> tuple[np.ndarray, int]:
-    """Return an array of images as (n, C, H, W), with the value of white; raise `DataError`."""
+def checked(images, scale=None) -> tuple[np.ndarray, float]:
+    """Return an array of images as (n, C, H, W), with the value of white; raise `DataError`.
+
+    scale: the range (black, white) of the training images. If the images roughly have it, black is
+        subtracted.
+    """
     if images.ndim < 3 or (images.ndim == 3 and images.shape[2] in (3, 4)):
         raise DataError(
             f"the array of shape {images.shape} looks like one image, or like rows of pixels: pass"
@@ -126,6 +149,8 @@ def checked(images) -> tuple[np.ndarray, int]:
     low, high = float(images.min()), float(images.max())
     if np.isnan(low) or np.isinf([low, high]).any():
         raise DataError("the images have pixels that are infinite or NaN: expected numbers")
+    if in_range(low, high, scale):
+        return images - scale[0] if scale[0] else images, scale[1] - scale[0]
     if low < -ROUNDING or high > white * (1 + ROUNDING):
         raise DataError(
             f"the images have {images.dtype} pixels from {low:g} to {high:g}: expected floats from"

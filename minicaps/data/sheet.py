@@ -54,7 +54,9 @@ def _draw(path, split, class_names, pose_names, ink, changes):
     rows = [[split.images[row] for row in samples]]
     if changes:
         again = [split.images[np.resize(row, COLUMNS if len(row) else 0)] for row in samples]
-        rows += [[augmented(x, changes, seed=0, epoch=0, index=k) for k, x in enumerate(again)]]
+        rows += [
+            [augmented(x, changes, None, seed=0, epoch=0, index=k) for k, x in enumerate(again)]
+        ]
     strips = [
         np.concatenate([_strip(_small(images), COLUMNS, white) for images in of_a_class])
         for of_a_class in zip(*rows, strict=True)

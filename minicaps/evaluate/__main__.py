@@ -11,6 +11,7 @@ from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
 from minicaps.data.arguments import data_source
+from minicaps.data.ink import CHOICES
 from minicaps.data.own.files import name_of
 from minicaps.errors import escaped
 from minicaps.evaluate import select
@@ -41,7 +42,7 @@ def main(arguments=None):
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(_without_values(arguments))
     command = shlex.join(["python", "-m", NAME, *arguments])
     work = partial(_run, parser, options, command)
     return guarded(NAME, work, no_memory="try a smaller --batch-size")
@@ -55,9 +56,9 @@ def _run(parser, options, command):
             source=options.data,
             part=options.part,
             folder=options.data_dir,
-            invert=options.invert,
             frames=options.frames,
             skip_bad=options.skip_bad,
+            invert=CHOICES.get(options.invert),
         )
         folder = _claim(Path(options.out or run.folder / _name(run, chosen)), chosen.source)
     except WrongUsage as error:
@@ -72,7 +73,7 @@ def _run(parser, options, command):
         "checkpoint": str(run.path),
         "data": chosen.source,
         "part": chosen.part,
-        "inverted": options.invert,
+        "inverted": chosen.inverted,
         "notes": chosen.notes,
         "device": run.device.name,
         "minicaps": minicaps.__version__,
@@ -140,6 +141,15 @@ def _write(folder, found, result):
 # ---- options
 
 
+def _without_values(arguments):
+    """Let --invert without a value stand before the run, as in `--invert runs/first`."""
+    following = [*arguments[1:], ""]
+    return [
+        "--invert=yes" if one == "--invert" and after not in CHOICES else one
+        for one, after in zip(arguments, following, strict=True)
+    ]
+
+
 def _parser():
     parser = parser_for_run(NAME, ABOUT, EXAMPLES)
     group = parser.add_argument_group("images", "The default is the run's own test set.")
@@ -148,12 +158,14 @@ def _parser():
     text = f"{', '.join(data.NAMES)}, or a path to custom data: classes are matched by name, and"
     text += " images are fitted to the network"
     group.add_argument("--data", type=data_source, metavar="DATA", help=text)
-    text = "invert light and dark in the data given by --data"
-    group.add_argument("--invert", action="store_true", help=text)
     text = "first, all: images to take from files that contain several, in the data given by --data"
     group.add_argument("--frames", choices=data.own.FRAMES, metavar="FRAMES", help=text)
     text = "leave out files in the data given by --data that cannot be used"
     group.add_argument("--skip-bad", action="store_true", help=text)
+    text = "auto, yes or no: swap light and dark in the data given by --data; auto: if that matches"
+    text += " the training images (default: auto; without a value: yes)"
+    keywords = {"choices": CHOICES, "nargs": "?", "const": "yes", "metavar": "HOW"}
+    group.add_argument("--invert", help=text, **keywords)
     text = "folder to search first for the data files"
     group.add_argument("--data-dir", metavar="FOLDER", help=text)
     group = parser.add_argument_group("work")

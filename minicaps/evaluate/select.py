@@ -9,7 +9,8 @@ import numpy as np
 from minicaps import data
 from minicaps.cli.command import WrongUsage
 from minicaps.data import Split, own
-from minicaps.data.images import Target, fitted
+from minicaps.data.images import LOOKED_AT, Target, background, fitted
+from minicaps.data.ink import drawn, swapped
 from minicaps.data.own.files import some_of
 from minicaps.errors import DataError
 from minicaps.runs.run import Run, dataset
@@ -22,12 +23,14 @@ class Samples:
     """Images that are prepared for a network and identified by split.names.
 
     source: name or path of the data. part: one of PARTS, or "all". notes: messages to the user.
+    inverted: whether light and dark are swapped.
     """
 
     split: Split
     source: str
     part: str
     notes: tuple[str, ...] = ()
+    inverted: bool = False
 
 
 def choose(
@@ -36,7 +39,7 @@ def choose(
     source=None,
     part=None,
     folder=None,
-    invert=False,
+    invert=None,
     frames=None,
     skip_bad=False,
 ) -> Samples:
@@ -45,8 +48,8 @@ def choose(
     source: name of a data set, or a path; by default, the data that the run was trained on. part:
     one of PARTS; by default, "test" for the run's own data and all images of another source.
     folder: folder to search first for the files of a named data set. invert: whether to invert
-    light and dark in another source. frames, skip_bad: how to read another source, see
-    `minicaps.data.own.Reading`.
+    light and dark in another source; None or "auto" does so if that matches the training images.
+    frames, skip_bad: how to read another source, see `minicaps.data.own.Reading`.
 
     Raises `WrongUsage` if the arguments contradict each other, and `DataError` if the data cannot
     be used.
@@ -58,11 +61,13 @@ def choose(
     reading = own.Reading(frames, run.model.multi, skip_bad)
     if source is not None and not _same(source, run.options.data.name):
         return _of_other(run, source, part, folder, invert, reading)
-    for flag in ["--invert"] * invert + own.Reading(frames, skip_bad=skip_bad).changed():
+    flags = own.Reading(frames, skip_bad=skip_bad).changed()
+    for flag in [*flags, *["--invert"] * (invert is not None)]:
         raise WrongUsage(
             f"{flag} applies only to data other than the run's own: leave it out, or use --data"
         )
-    return _of_run(run, part or "test", folder)
+    found = _of_run(run, part or "test", folder)
+    return replace(found, inverted=run.options.data.invert == "yes")
 
 
 def _same(source, trained_on):
@@ -92,6 +97,8 @@ def _of_run(run, part, folder):
     if theirs and not composed and (names := _split_names(run)) is not None:
         reading = replace(run.options.data.reading, multi_label=run.model.multi)
         found = own.read(source, _target(run), reading)
+        if run.options.data.invert == "yes":
+            found = _swapped(found, "all images are inverted")
         return _by_names(run, source, part, names, found)
     try:
         whole = dataset(run, folder, test_only=part == "test")
@@ -197,12 +204,15 @@ def _by_names(run, source, part, names, found):
 
 
 def _target(run, invert=False):
+    """Return the properties of the network's images. invert: whether they will be inverted."""
     channels, *size = run.input_shape
-    return Target(tuple(size), channels, invert, run.model.class_names)
+    known = run.model.preprocessing
+    older, fill = known.fill is not None, None if known.fill is None else abs(known.fill - invert)
+    return Target(tuple(size), channels, run.model.class_names, fill, known.scale, older)
 
 
 def _of_other(run, source, part, folder, invert, reading):
-    target = _target(run, invert)
+    target = _target(run, invert is True)
     if source in data.NAMES:
         if flags := replace(reading, multi_label=False).changed():
             raise WrongUsage(
@@ -214,6 +224,20 @@ def _of_other(run, source, part, folder, invert, reading):
         found = own.Found(parts, whole.class_names)
     else:
         found = own.read(source, target, reading)
+    if inverted := _must_invert(run, found.parts) if invert in (None, "auto") else invert:
+        text = "the images are inverted to match the training images (--invert no keeps them)"
+        found = _swapped(found, *[] if invert is True else [text])
+    return replace(_divided(run, source, part, found), inverted=inverted)
+
+
+def _swapped(found, *notes):
+    """Invert all images of `found`, and add notes."""
+    parts = {name: swapped(split) for name, split in found.parts.items()}
+    return replace(found, parts=parts, notes=(*found.notes, *notes))
+
+
+def _divided(run, source, part, found):
+    """Return one part of the data, or all images."""
     parts = found.parts
     if "all" in parts:
         return _of_undivided(run, source, part, found)
@@ -228,6 +252,23 @@ def _of_other(run, source, part, folder, invert, reading):
     else:
         split = _named(parts[part])
     return Samples(split, source, part or "all", found.notes)
+
+
+def _must_invert(run, parts):
+    """Return whether these splits must be inverted, as a whole, to match the training images.
+
+    If the training images were inverted, they are, unless they are light on dark. Otherwise, only
+    drawings are, if their background is light and that of the training images dark, or vice versa.
+    """
+    known = run.model.preprocessing
+    if known.inverted is None:  # an older checkpoint
+        return False
+    images = [split.images[:: max(1, len(split) // LOOKED_AT)] for split in parts.values()]
+    images = np.concatenate(images)
+    own = background(images)
+    if known.inverted:
+        return own != "dark"
+    return {own, known.background} == {"dark", "light"} and drawn(images)
 
 
 def _holds(found, names):

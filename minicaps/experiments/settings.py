@@ -3,6 +3,7 @@
 from typing import Any
 
 TRAINING: dict[str, Any] = {
+    "invert": "no",
     "validation": 0.1,
     "rotate": 0.0,
     "zoom": 0.0,

@@ -124,7 +124,11 @@ class Network(Module):
         return self.preprocessing
 
     def predict(
-        self, images: Array | list, *, invert: bool | str = False, centre_ink: bool | str = False
+        self,
+        images: Array | list,
+        *,
+        invert: bool | str | None = None,
+        centre_ink: bool | str = False,
     ) -> Prediction:
         """Predict the classes of images in memory.
 
@@ -137,7 +141,8 @@ class Network(Module):
             `minicaps.data.preprocessing.Preprocessing.batches`. Images are resized and converted to
             grayscale or color to fit the network.
         invert, centre_ink : bool or "auto"
-            See `Preprocessing.apply`; "auto" does the same as `minicaps.predict`.
+            See `Preprocessing.apply`; "auto" does the same as `minicaps.predict`. By default,
+            images are inverted if the training images were.
 
         Returns
         -------

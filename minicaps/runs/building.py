@@ -95,6 +95,9 @@ def _describe(model, images, options):
     model.class_names, model.multi = names, bool(images.get("multi"))
     model.preprocessing = replace(
         model.preprocessing,
-        background=images.get("background"),  # older checkpoints have none
+        background=images.get("background"),  # older checkpoints have none of these
+        inverted=images.get("inverted"),
+        fill=images.get("fill", 0.0),
+        scale=tuple(images["scale"]) if images.get("scale") else None,
         centred=options.get("data") in CENTRED and not model.multi,
     )

@@ -7,7 +7,7 @@ their meaning, the allowed values, and the allowed combinations.
 from dataclasses import asdict, dataclass, fields
 
 from minicaps import data
-from minicaps.data import own
+from minicaps.data import ink, own
 from minicaps.data.augmentation import Augmentation
 
 
@@ -30,11 +30,17 @@ class DataOptions:
     frames: str | None = None  # "first" or "all"
     multi_label: bool = False
     skip_bad: bool = False
+    invert: str | None = None  # None: a run of an older version
 
     @property
     def reading(self) -> own.Reading:
         """How custom data is read."""
         return own.Reading(self.frames, self.multi_label, self.skip_bad)
+
+    @property
+    def fill(self) -> float | None:
+        """Value with which images are padded, or None for the color of their border."""
+        return 0.0 if self.invert is None else None
 
     def load(self, seed) -> data.Dataset:
         """Load the data; see `minicaps.data.load` for the meaning of `seed` and the errors."""
@@ -47,6 +53,8 @@ class DataOptions:
             compose=self.compose,
             layout=self.layout or "overlap",
             **asdict(self.reading),
+            invert=ink.CHOICES[self.invert or "no"],
+            older=self.invert is None,
         )
 
     @property

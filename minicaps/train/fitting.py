@@ -13,7 +13,9 @@ from minicaps.backend import Array
 from minicaps.cli.blas import one_blas_thread
 from minicaps.data import Dataset, Split
 from minicaps.data.images import Target, fitted
+from minicaps.data.ink import CHOICES, inverted
 from minicaps.data.own import from_memory
+from minicaps.data.own.remarks import remarks
 from minicaps.data.preprocessing import as_images
 from minicaps.models import Network
 from minicaps.runs import load_model
@@ -90,7 +92,7 @@ def _trained(folder, given, data, call):
     """
     options = complete(given | {"out": str(folder)})
     device, display = device_of(options.run), Display(NAME, options.run.quiet)
-    dataset = data(options.data)
+    dataset = inverted(data(options.data), CHOICES[options.data.invert])
     results_folder(folder, "choose another out")
     with locked(folder), one_blas_thread():
         _check_unused(folder)
@@ -123,7 +125,8 @@ def _dataset(images, labels, class_names, test, options):
         images = as_images(test[0])
         labels = from_memory.targets(test[1], len(images), names, multi=train.multi)
         tested = fitted(Split(images, labels), Target(train.shape[1:], train.shape[0]))
-    return Dataset(from_memory.NAME, train, tested, names, by_class=True)
+    notes = remarks(train, tested)
+    return Dataset(from_memory.NAME, train, tested, names, by_class=True, notes=notes)
 
 
 def _as_text(options):

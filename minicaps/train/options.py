@@ -15,6 +15,7 @@ from minicaps.data.arguments import AUGMENTATION, data_source, parse_size
 from minicaps.data.augmentation import Augmentation
 from minicaps.data.compose import LAYOUTS
 from minicaps.data.dataset import VALIDATION_SHARE
+from minicaps.data.ink import CHOICES
 from minicaps.data.own import FRAMES, Reading, from_memory
 from minicaps.data.own.files import name_of
 from minicaps.errors import CheckpointError
@@ -49,6 +50,7 @@ def complete(given) -> Options:
         "layout": "overlap" if flat["compose"] else None,
         "shift": 0 if flat["compose"] else DEFAULT_SHIFT.get(flat["data"], 0),
         "learning_rate": DEFAULT_LEARNING_RATE.get((name, flat["preset"]), 0.001),
+        "invert": "no" if flat["data"] in data.NAMES else "auto",
         "loss": usual_loss(name),
         "out": _new_folder(flat),
     }
@@ -223,7 +225,7 @@ def _data_options(group):
     text = f"{', '.join(data.NAMES)} or a path"
     _add(group, "data", text, metavar="DATA", type=data_source)
     _add(group, "data_dir", "folder searched first for the data files", metavar="FOLDER")
-    text = "fit images to N×N or H×W pixels, padded with zeros"
+    text = "fit images to N×N or H×W, padded with their border"
     _add(group, "size", text, metavar="N|HxW", type=parse_size)
     _add(group, "limit", "use only N training images", metavar="N", type=_COUNT)
     text = "combine N images of different classes into one"
@@ -240,6 +242,8 @@ def _data_options(group):
     group.add_argument("--multi-label", action="store_true", help=text)
     text = "leave out files that cannot be used, and list them"
     group.add_argument("--skip-bad", action="store_true", help=text)
+    text = "swap light and dark"
+    _add(group, "invert", text, "auto: dark drawings in custom data", choices=list(CHOICES))
 
 
 def _model_options(group):

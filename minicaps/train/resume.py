@@ -83,8 +83,13 @@ def device_of(run):
 
 
 def make_trainer(options, dataset, device, display, stop) -> Trainer:
-    """Make the trainer of a run, with the parameters that a new run starts from."""
+    """Make the trainer of a run, with the parameters that a new run starts from.
+
+    Its options record whether the images are inverted.
+    """
     run = options.run
+    if options.data.invert is not None:
+        options = options.replace(invert="yes" if dataset.inverted else "no")
     trainer = Trainer(options, dataset, device, run.out, display, stop)
     if run.resume is None and run.start_from is not None:
         trainer.start_from(checkpoint.best_of(run.start_from))

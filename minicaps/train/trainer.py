@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from minicaps.backend import to_host
+from minicaps.data import NAMES
 from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.data.dataset import count_classes
 from minicaps.data.images import background
+from minicaps.data.ink import drawn
 from minicaps.errors import Interrupted
 from minicaps.models.losses import check_several
 from minicaps.runs import checkpoint
@@ -45,7 +47,11 @@ class Trainer:
         if data.multi:
             check_several(own.loss, self.model)
         self.model.preprocessing = replace(
-            self.model.preprocessing, background=background(self.training.pixels)
+            self.model.preprocessing,
+            background=self._background(),
+            inverted=None if options.data.invert is None else data.inverted,
+            fill=options.data.fill,
+            scale=self.training.scale,
         )
         self.training = resident(self.training, device)
         self.validation = self.validation and resident(self.validation, device)
@@ -54,6 +60,12 @@ class Trainer:
         self.epoch = self.batch = 0
         self._rest_of_epoch()  # rejects an unsuitable augmentation now, not during training
         self.history, self.best, self.seconds, self.warnings = [], None, 0.0, {}
+
+    def _background(self):
+        """Return the background of the training images; "mixed" for custom photographs."""
+        pixels, own = self.training.pixels, self.options.data
+        known = own.name in NAMES or own.invert is None  # a run of an older version
+        return background(pixels) if known or drawn(pixels) else "mixed"
 
     def run(self):
         """Train to the last epoch and return `minicaps.train.summary.results`."""
@@ -101,6 +113,7 @@ class Trainer:
             seed=options.run.seed,
             epoch=self.epoch,
             start=self.batch,
+            fill=options.data.fill,
             parts=bool(options.data.compose and options.model.reconstruction),
             **options.data.augmentation,
         )
@@ -208,6 +221,9 @@ class Trainer:
                 "pixels": "[0, 1]",
                 "class_names": list(self.data.class_names),
                 "background": self.model.preprocessing.background,
+                "inverted": self.model.preprocessing.inverted,
+                "fill": self.model.preprocessing.fill,
+                "scale": self.model.preprocessing.scale,
                 "multi": self.data.multi,
             },
             "options": self.options.to_dict(),

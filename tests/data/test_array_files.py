@@ -60,6 +60,11 @@ PLAIN = {
     "half floats": (np.array([0, 0.25, 1, 0.125], np.float16), 1),
     "truth": (BITS.astype(bool), 1),
     "bits": (BITS.astype(np.uint8), 1),
+    "few bits in floats": (np.array([0, 4, 16, 1.0]), 16),
+    "few bits in whole numbers": (np.array([0, 4, 15, 1], np.uint8), 15),
+    "resized few bits": (np.array([0, 4, 15.5, 1.25], np.float32), 15.5),
+    "resized bytes": (np.array([0, 51, 250.5, 1.25]), 255),
+    "12 bits in floats": (np.array([0, 51, 4000, 1.0]), 4000),
     "rounded floats": (np.array([-1e-7, 1 + 1e-7, 0.5, 0]), 1),
 }
 
@@ -80,17 +85,43 @@ def test_pixels_with_a_plain_meaning_are_scaled(tmp_path, name):
     assert ("0 is black, 1 is white" if white == 1 else f"divided by {white}") in notes[0]
 
 
+def test_negative_pixels_are_scaled_by_their_range(tmp_path):
+    (whole,), _, notes = read(npz(tmp_path / "a.npz", **pixels(np.array([-1, 1, 0, 0.5]))))
+    np.testing.assert_allclose(whole.images[3].ravel(), [0, 1, 0.5, 0.75])
+    assert whole.scale == (-1, 1) and "pixels -1 to 1, scaled from -1 to 1" in notes[0]
+
+
+def test_other_arrays_are_scaled_like_those_of_training(tmp_path):
+    def scaled(numbers, scale, **options):
+        target = Target(classes=("0", "1", "2"), scale=scale, **options)
+        (whole,), _, notes = read(npz(tmp_path / "a.npz", **pixels(np.array(numbers))), target)
+        assert ("as in training" in notes[0]) == (scale is not None and whole.scale == scale)
+        return whole.images[3].ravel().tolist()
+
+    assert scaled([0, 15.0, 8, 4], (0, 16)) == [0, 0.9375, 0.5, 0.25]
+    assert scaled(np.array([0, 15, 8, 4], np.uint8), (0, 16)) == [0, 0.9375, 0.5, 0.25]
+    assert scaled([0, 17.0, 8, 4], (0, 16)) == [0, 1, 0.5, 0.25]
+    assert scaled([-1.5, 1, 0, 0.5], (-2.0, 2.0)) == [0.125, 0.75, 0.5, 0.625]
+    assert scaled(np.array([0, 30, 51, 0], np.uint8), (0, 255)) == pytest.approx(
+        [0, 2 / 17, 0.2, 0]
+    )
+    # not in the range of training
+    assert scaled([0, 0.5, 1, 0.25], (0, 16)) == [0, 0.5, 1, 0.25]
+    assert scaled([0, 255.0, 51, 0], (0, 16)) == pytest.approx([0, 1, 0.2, 0])
+    assert scaled([0, 8.0, 16, 4], None, older=True) == pytest.approx(np.array([0, 8, 16, 4]) / 255)
+    with pytest.raises(DataError, match=r"pixels from 0 to 2\.5"):
+        scaled([0, 2.5, 1, 1], None, older=True)
+
+
 @pytest.mark.parametrize(
     ("numbers", "seen"),
     [
-        (np.array([-1, 1, 0, 0.5]), "float64 pixels from -1 to 1"),
-        (np.array([0, 254.5, 0, 1]), "float64 pixels from 0 to 254.5"),
-        (np.array([0, 2.5, 0, 1], np.float32), "float32 pixels from 0 to 2.5"),
         (np.array([0, 4095, 3, 1], np.uint16), "uint16 pixels from 0 to 4095"),
         (np.array([0, 65536, 3, 1], np.int64), "int64 pixels from 0 to 65536"),
         (np.array([0, -3, 3, 100], np.int8), "int8 pixels from -3 to 100"),
         (np.zeros(4, np.uint8), "uint8 pixels from 0 to 0"),
-        (np.array([-0.0, -0.0, 2.5, 1]), "float64 pixels from 0 to 2.5"),
+        (np.array([-0.0, -0.0, 0.0, 0]), "float64 pixels from 0 to 0"),
+        (np.full(4, -2.5), "float64 pixels from -2.5 to -2.5"),
         (np.array([0, np.nan, 0, 1]), "have the pixel value nan in image 0"),
         (np.array([0, np.inf, 0, 1]), "have the pixel value inf in image 0"),
         (np.array([0, 1j, 0, 1]), "are of type complex128"),

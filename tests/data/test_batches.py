@@ -218,9 +218,25 @@ def test_batches_shift_by_every_offset_and_no_other():
 
 
 def test_each_batch_and_epoch_has_its_own_shifts():
-    split = Split(np.ones((40, 1, 6, 6), dtype=np.float32), np.zeros(40, dtype=np.int64))
+    images = np.zeros((40, 1, 6, 6), dtype=np.float32)
+    images[:, :, 2:5, 2:5] = 1
+    split = Split(images, np.zeros(40, dtype=np.int64))
     seen = [x for epoch in (0, 1) for x, _ in batches(split, 20, seed=0, epoch=epoch, shift=2)]
     assert all((seen[i] != seen[j]).any() for i in range(4) for j in range(i))
+
+
+def test_the_color_of_the_border_is_shifted_in():
+    """Paper stays paper and red stays red: no black bars. A black border gives zeros as before."""
+    images = np.zeros((3, 3, 7, 8), np.float32)
+    images[0], images[1, 0] = 0.9, 0.7
+    images[:, :, 3, 3] = 0.5
+    split = Split(images, np.arange(3))
+    moved, which = next(batches(split, 3, seed=1, shift=2))
+    for image, k in zip(moved, which, strict=True):
+        assert {tuple(p) for p in image.reshape(3, -1).T} == {tuple(images[k, :, 0, 0]), (0.5,) * 3}
+    zeros, _ = next(batches(split, 3, seed=1, shift=2, fill=0))  # as in older runs
+    assert (zeros[which == 0] == 0).any()
+    np.testing.assert_array_equal(zeros[which == 2], moved[which == 2])
 
 
 def test_shifting_leaves_the_data_set_alone():

@@ -30,6 +30,9 @@ def test_a_set_has_its_images(name, tmp_path):
 def test_the_gray_digits_have_their_own_white(tmp_path):
     with np.load(custom_sets.make("gray", tmp_path)) as arrays:
         assert (arrays["images"].shape, arrays["images"].max()) == ((1797, 8, 8), 16)
+    data = load(str(tmp_path / "gray/digits.npz"))
+    assert (data.train.images.min(), data.train.images.max(), data.train.scale) == (0, 1, (0, 16))
+    assert any("pixels 0 to 16, divided by 16" in note for note in data.notes)
 
 
 def test_the_baseline_measures_accuracy_and_balanced_accuracy(tmp_path):

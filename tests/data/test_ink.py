@@ -40,10 +40,12 @@ def test_background_of_both_kinds():
 
 
 @pytest.mark.parametrize("size", [(40, 24), (20, 60), (9, 9)])
-def test_the_zeros_of_fitting_are_no_background(size):
+def test_padding_does_not_change_the_background(size):
+    """Neither the color of the border nor the zeros of older versions."""
     for ground, name in ((0, "dark"), (1, "light")):
-        fitted = np.array([fit(image, size) for image in crosses(3, ground=ground)])
-        assert background(fitted) == name
+        for fill in (None, 0):
+            images = [fit(image, size, fill=fill) for image in crosses(3, ground=ground)]
+            assert background(np.array(images)) == name
 
 
 @pytest.mark.slow

@@ -84,6 +84,24 @@ def test_black_ink_on_nothing_is_not_constant(tmp_path, mode):
     assert (read[:, 0] == 1).all() and (read[:, 5, 5] == 0).all()
 
 
+@pytest.mark.parametrize("color", [0, 127, 128, 255])
+@pytest.mark.parametrize("suffix", ["png", "gif", "webp"])
+def test_a_shape_of_one_color_on_nothing_is_seen(tmp_path, color, suffix):
+    """Its contrast is at least half of the range, with palettes and in other formats, too."""
+    shape = Image.new("P", (12, 12), 0)
+    shape.putpalette([color] * 6)  # the transparent color is that of the shape
+    shape.paste(1, (3, 3, 9, 9))
+    shape.info["transparency"] = 0
+    path = tmp_path / f"shape.{suffix}"
+    if suffix == "webp":
+        shape.convert("RGBA").save(path, lossless=True)
+    else:
+        shape.save(path, transparency=0)
+    read = read_picture(path)
+    inside, outside = read[:, 3:9, 3:9], read[:, 0]
+    assert (inside == np.float32(color / 255)).all() and (outside == (color < 128)).all()
+
+
 def test_sixteen_bits_are_scaled(tmp_path):
     deep = np.array([[0, 13107], [65535, 4096]], dtype=np.uint16)
     for name in ("deep.png", "deep.tif"):
@@ -159,6 +177,14 @@ def test_a_picture_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     assert "too large" in refusal(saved(tmp_path / "huge.png", np.zeros((6, 6), np.uint8)))
 
 
+def test_a_large_picture_is_named_in_one_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30)
+    path = saved(tmp_path / "large.png", np.zeros((5, 8), np.uint8))
+    with pytest.warns(Image.DecompressionBombWarning) as caught:
+        assert read_picture(path).shape == (1, 5, 8)
+    assert [str(w.message) for w in caught] == [f"{path} has 5×8 pixels, which need much memory"]
+
+
 # ---- fit
 
 
@@ -177,13 +203,27 @@ def test_a_picture_of_the_right_size_stays_as_it_is():
         ((1, 1000), (5, 5), (slice(2, 3), slice(0, 5))),  # thinner than a pixel
     ],
 )
-def test_proportions_are_kept_and_zeros_fill_the_rest(shape, size, inside):
-    fitted = fit(np.ones((1, *shape), np.float32), size)
+def test_proportions_are_kept_and_the_rest_is_filled(shape, size, inside):
+    fitted = fit(np.ones((1, *shape), np.float32), size, fill=0)
     expected = np.zeros((1, *size), np.float32)
     expected[0][inside] = 1
     assert fitted.dtype == np.float32
     np.testing.assert_allclose(fitted, expected, atol=1e-6)
     assert fitted.max() <= 1
+
+
+def test_the_rest_has_the_color_of_the_border():
+    """No black bars beside white paper or a red ground; black stays exactly zero."""
+    colors = np.zeros((3, 10, 20), np.float32)
+    colors[0], colors[1] = 1, 0.25
+    colors[:, 2:8, 4:15] = 0.5
+    fitted = fit(colors, (9, 8))
+    assert fitted[:, 0].T.tolist() == fitted[:, -1].T.tolist() == [[1, 0.25, 0]] * 8
+    one_side = np.zeros((1, 10, 30), np.float32)
+    one_side[:, :, 12:] = 1  # most of the border
+    assert (fit(one_side, (10, 50))[0, :, [0, -1]] == 1).all()
+    dark = 1 - one_side
+    np.testing.assert_array_equal(fit(dark, (10, 50)), fit(dark, (10, 50), fill=0))
 
 
 def test_shrinking_averages():

@@ -38,6 +38,20 @@ def grey_arrays(n=12, classes=3, size=SIZE):
     return {"images": noise(0, n, *size), "labels": np.arange(n) % classes}
 
 
+def crosses_and_rings(n, size=SIZE, channels=1):
+    """Draw black crosses and rings of several sizes on white, and return them with their labels."""
+    rows, columns = np.indices(size) - np.array(size)[:, None, None] / 2
+    rng, images, labels = np.random.default_rng(1), np.ones((n, channels, *size), "f"), []
+    for k in range(n):
+        radius = rng.uniform(6, 11)
+        distance = np.hypot(rows, columns)
+        ring = abs(distance - radius) < 1.5
+        cross = (np.minimum(abs(rows), abs(columns)) < 1.5) & (distance < radius)
+        images[k, :, cross if k % 2 else ring] = 0
+        labels.append(k % 2)
+    return images, np.array(labels)
+
+
 def refusal(path, **options):
     with pytest.raises(DataError) as caught:
         load(path, **options)

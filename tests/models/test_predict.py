@@ -81,7 +81,7 @@ def test_a_loaded_network_knows_its_classes_and_stays_in_evaluation_mode(tmp_pat
     assert not model.training
     assert model.class_names == ("lying", "upright")
     assert (model.loss, model.multi) == ("margin", False)
-    assert model.preprocessing == Preprocessing((1, 20, 20), "dark", False)
+    assert model.preprocessing == Preprocessing((1, 20, 20), "dark", inverted=False)
     prediction = model.predict(images)
     assert prediction.classes == [names[k] for k in labels]
     assert len(prediction) == 40
@@ -163,7 +163,7 @@ def test_a_batch_of_three_images_is_a_batch(channels):
 
 
 @pytest.mark.parametrize("option", ["invert", "centre_ink"])
-@pytest.mark.parametrize("value", ["no", "Auto", None, 2])
+@pytest.mark.parametrize("value", ["no", "Auto", 2])
 def test_an_unknown_way_to_change_images_is_refused(option, value):
     model = models.build("dense-cnn", (1, 28, 28), 3, preset="small")
     with pytest.raises(ValueError, match=f'{option} must be True, False or "auto"'):

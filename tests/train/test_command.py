@@ -149,6 +149,9 @@ def test_the_configuration_is_complete(whole):
             "pixels": "[0, 1]",
             "class_names": list("0123456789"),
             "background": "dark",
+            "inverted": False,
+            "fill": None,
+            "scale": None,
             "multi": False,
         }
 

@@ -248,6 +248,7 @@ CHANGES_WHAT_IS_LEARNED = {
     "zoom": "0.2",
     "flip": "horizontal",
     "brightness": "0.2",
+    "invert": "yes",
     "preset": "paper",
     "routing": "learned",
     "update": "recompute",
@@ -391,7 +392,7 @@ def test_every_option_has_a_test_that_it_is_obeyed():
 
 def test_complete_adds_the_defaults():
     filled = NO_AUGMENTATION | {"out": "x", "learning_rate": 0.003, "loss": "margin"}
-    filled |= {"validation": 0.1}
+    filled |= {"validation": 0.1, "invert": "no"}
     of_the_class = {"routing": "agreement", "squash": "paper"}
     assert complete({"out": "x"}).to_dict() == DEFAULTS | filled | of_the_class
     assert complete({"preset": "paper"}).to_dict()["learning_rate"] == 0.001
@@ -402,6 +403,7 @@ def test_complete_adds_the_defaults():
     assert complete({"data": "mnist"}).to_dict()["shift"] == 2
     assert complete({"data": "fashion-mnist"}).to_dict()["shift"] == 0
     assert complete({"data": "mnist", "shift": 0}).to_dict()["shift"] == 0
+    assert complete({"data": "/own/images"}).to_dict()["invert"] == "auto"
 
 
 def test_a_flat_dictionary_holds_all_options():

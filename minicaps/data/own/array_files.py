@@ -41,9 +41,9 @@ def _from_arrays(images, labels, images_from, labels_from, target):
     images, layout = channels_first(images, images_from)
     several = labels.ndim == 2 and labels.shape[1] > 1
     labels = (class_flags if several else class_numbers)(labels, len(images), labels_from)
-    images, scale = in_unit_range(images, images_from)
-    split = fitted(Split(images, labels, names=np.arange(len(labels))), target)
-    return split, (f"{images_from}: {layout}, {scale}",)
+    images, scale, how = in_unit_range(images, images_from, target.scale, older=target.older)
+    split = Split(images, labels, names=np.arange(len(labels)), scale=scale)
+    return fitted(split, target), (f"{images_from}: {layout}, {how}",)
 
 
 def from_idx(root, entries, hidden, target):
@@ -66,6 +66,7 @@ def from_idx(root, entries, hidden, target):
         files = [found[name, kind] for kind in ("images", "labels")]
         arrays, where = map(read_idx, files), (f"images in {files[0]}", f"labels in {files[1]}")
         split, more = _from_arrays(*arrays, *where, target)
+        target = target if target.scale else replace(target, scale=split.scale)
         parts.append(split)
         notes += more
     by_part = dict(zip(("train", "test"), parts, strict=True))

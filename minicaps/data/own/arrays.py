@@ -10,6 +10,8 @@ from minicaps.data.own.files import some_of
 from minicaps.errors import DataError, escaped
 
 ROUNDING = 1e-6  # tolerated excess over [0, 1], since resizing causes rounding errors
+FEW_BITS = 31  # largest white of integers with 5 bits or fewer
+EXCESS = 0.25  # tolerated excess over the range of the training images, as a fraction
 
 
 def plain_array(values, *, masked, ragged) -> np.ndarray:
@@ -109,12 +111,17 @@ def channels_first(images, where):
     )
 
 
-def in_unit_range(images, where):
-    """Scale images to float32 in [0, 1]; return them with a note on the value used as white.
+def in_unit_range(images, where, scale=None, *, older=False):
+    """Scale images to float32 in [0, 1]; return them, the scale and a note on it.
 
-    If all values lie in [0, 1], white is 1. Otherwise, white is 255 for integers with a maximum of
-    at most 255, and 65535 for integers with a maximum above 4095. A maximum between 255 and 4095 is
-    rejected, because the value of white is ambiguous for 12-bit data.
+    The scale is a pair (black, white), or None if all values lie in [0, 1]. If `scale` is given,
+    the one of the training images, it is used for all images that roughly have its range.
+    Otherwise, white is 255 for integers with a maximum of at most 255 and floats with one of 128 to
+    255, and 65535 for whole numbers with one above 4095. Floats of other ranges and integers up to
+    `FEW_BITS` are scaled by their own range, from 0 or a negative minimum to the maximum. Integers
+    with a maximum between 255 and 4095 are rejected, because white is ambiguous for 12-bit data.
+
+    older: whether to use only 1, 255 and 65535 as white, as older versions did
     """
     if images.dtype.kind not in "buif":
         raise DataError(f"{where} are of type {images.dtype}: expected numbers")
@@ -126,18 +133,48 @@ def in_unit_range(images, where):
             " be a finite number; repair or remove the image"
         )
     low, high = float(images.min()), float(images.max())
-    whole = images.dtype.kind != "f" or not (images % 1).any()
-    white = None
-    if low >= -ROUNDING and high <= 1 + ROUNDING:
-        white = 1
-    elif low >= 0 and whole:
-        white = 255 if high <= 255 else 65535 if 4095 < high <= 65535 else None
-    if white is None or high <= 0:
+    found, known = _scale_of(images, low, high, older), in_range(low, high, scale)
+    if known:
+        found = scale
+    if found is None or found[0] == found[1]:
         raise DataError(
-            f"{where} have {images.dtype} pixels from {low:zg} to {high:zg}: expected 0 to 1, or"
+            f"{where} have {images.dtype} pixels from {low:zg} to {high:zg}: expected floats, or"
             " integers whose maximum is at most 255 or from 4096 to 65535; subtract the value of"
             " black, divide by that of white, and store floats"
         )
-    scaled = np.divide(images, white, dtype=np.float32)
-    scale = "0 is black, 1 is white" if white == 1 else f"divided by {white}"
-    return np.clip(scaled, 0, 1, out=scaled), f"pixels {low:zg} to {high:zg}, {scale}"
+    black, white = found
+    shifted = images if black == 0 else images - black
+    scaled = np.divide(shifted, white - black, dtype=np.float32)
+    how = f"divided by {white:g}" if black == 0 else f"scaled from {black:g} to {white:g}"
+    how = "0 is black, 1 is white" if found == (0, 1) else how
+    note = f"pixels {low:zg} to {high:zg}, {how}{' as in training' if known else ''}"
+    return np.clip(scaled, 0, 1, out=scaled), None if found == (0, 1) else found, note
+
+
+def in_range(low, high, scale) -> bool:
+    """Return whether pixels from `low` to `high` roughly have the range (black, white) of `scale`.
+
+    Pixels in [0, 1] have a scale already.
+    """
+    if scale is None or (low >= -ROUNDING and high <= 1 + ROUNDING):
+        return False
+    black, white = scale
+    excess = EXCESS * (white - black)
+    return low >= (black - excess if black else -ROUNDING) and high <= white + excess
+
+
+def _scale_of(images, low, high, older):
+    """Return the range (black, white) of images from their values, or None if it is ambiguous."""
+    floats = images.dtype.kind == "f"
+    whole = not floats or not (images % 1).any()
+    if low >= -ROUNDING and high <= 1 + ROUNDING:
+        return (0, 1) if high > 0 else None
+    if older and (low < 0 or not whole):
+        return None
+    if not older and (low < 0 if floats else low >= 0 and high <= FEW_BITS):
+        return min(low, 0), high
+    if low >= 0 and high <= 255 and (older or not floats or high >= 128):
+        return 0, 255
+    if low >= 0 and whole and 4095 < high <= 65535:
+        return 0, 65535
+    return (0, high) if floats and not older else None

@@ -15,6 +15,7 @@ from minicaps.data.own.class_folders import from_folders
 from minicaps.data.own.files import list_folder, name_of
 from minicaps.data.own.found import Found, Reading
 from minicaps.data.own.labels import is_one_hot
+from minicaps.data.own.remarks import remarks
 from minicaps.data.own.split import cut_test, limited, notes_on_test
 from minicaps.errors import DataError, escaped
 
@@ -23,7 +24,12 @@ STRICT = Reading()
 
 
 def load(
-    path, *, limit: int | None = None, seed: int = 0, size=None, reading: Reading = STRICT
+    path,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+    target: Target = AS_IT_IS,
+    reading: Reading = STRICT,
 ) -> Dataset:
     """Read custom data, and split it into training and test images.
 
@@ -40,7 +46,7 @@ def load(
         Zeros and ones are multi-label data unless every image has a single 1.
     limit : number of training samples to keep, stratified by class
     seed : seed of the split and of the samples to keep
-    size : (height, width) that all images are resized to, or None to keep their size
+    target : properties of the images
     reading : how to read the data
 
     Returns
@@ -55,7 +61,7 @@ def load(
         If `limit` is out of range.
     """
     path = Path(path)
-    found = read(path, Target(size), reading)
+    found = read(path, target, reading)
     parts, class_names, notes = found.parts, found.class_names, found.notes
     if reading.multi_label and not all(part.multi for part in parts.values()):
         raise ValueError(f"{path} has a single class for each image: leave --multi-label out")
@@ -67,6 +73,7 @@ def load(
     notes = (*notes, *notes_on_test(test, others, class_names, defined=defined))
     if limit is not None:
         train = limited(train, limit, len(class_names), seed, path)
+    notes = (*notes, *remarks(train, test))
     return Dataset(
         name_of(path.resolve()),
         train,

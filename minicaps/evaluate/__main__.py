@@ -10,6 +10,7 @@ import minicaps
 from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
+from minicaps.data import baselines
 from minicaps.data.arguments import data_source
 from minicaps.evaluate import select
 from minicaps.evaluate.report import Evaluation, report, report_classes
@@ -63,7 +64,7 @@ def _run(parser, options, command):
     model, size, quiet = run.model, options.batch_size, options.quiet
     activations = classify(model, chosen.split, size, quiet=quiet, path=run.path)
     found = Evaluation(model, chosen.split, activations)
-    result = found.measure()
+    result = found.measure() | _baselines(run, chosen)
     origin = {
         "checkpoint": str(run.path),
         "data": chosen.source,
@@ -78,6 +79,26 @@ def _run(parser, options, command):
     lines = report(result)
     print("\n".join(lines if options.quiet else lines + report_classes(result)))
     print(f"Results: {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
+
+
+def _baselines(run, chosen):
+    """Return the baselines to report for single-label custom data.
+
+    That of the linear classifier is known for the test images of the run only.
+    """
+    if chosen.source in data.NAMES or run.model.multi or chosen.split.multi:
+        return {}
+    try:
+        summary = json.loads((run.folder / "summary.json").read_text())
+        stored, test = summary["baselines"], summary["data_sha256"]["test"]
+        if chosen.split.sha256() == test:
+            return {"baselines": stored}
+        labels = [run.model.class_names.index(stored["majority"]["class"])]
+    except (OSError, ValueError, TypeError, LookupError):  # an older run, or an unfinished one
+        labels = chosen.split.labels
+    most, accuracy = baselines.majority(labels, chosen.split)
+    name = run.model.class_names[most]
+    return {"baselines": {"majority": {"class": name, "accuracy": accuracy}}}
 
 
 def _introduce(run, chosen):

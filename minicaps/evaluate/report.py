@@ -9,6 +9,7 @@ import numpy as np
 
 from minicaps import plotting
 from minicaps.backend import array_module
+from minicaps.data import baselines
 from minicaps.evaluate import metrics
 from minicaps.graph import no_grad
 from minicaps.models import inspection
@@ -60,6 +61,7 @@ class Evaluation:
             "wrong": n - right,
             "accuracy": right / n,
             "accuracy_interval_95": metrics.wilson(right, n),
+            **({} if self.multi else {"balanced_accuracy": metrics.balanced_accuracy(table)}),
             **(self._largest() if self.multi else {"error": (n - right) / n}),
             "loss": float(loss.data),
             "loss_name": name,
@@ -204,7 +206,11 @@ def report(result) -> list[str]:
     loss += f" {result['loss']:.4f}"
     if "confusion" in result:
         accuracy = _rate("Accuracy", right, n, " images", interval)
-        return [accuracy, f"Error {result['error']:.2%} ({wrong:,} wrong), {loss}"]
+        lines = [accuracy, f"Error {result['error']:.2%} ({wrong:,} wrong), {loss}"]
+        if "baselines" in result:
+            balanced = f"{result['balanced_accuracy']:.2%} (mean recall of the classes)"
+            lines += [f"Balanced accuracy {balanced}", baselines.line(result["baselines"])]
+        return lines
     lines = [
         _rate("All classes correct", right, n, " images", interval)
         + f": the classes present are exactly those whose {score} is above"

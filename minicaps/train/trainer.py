@@ -142,8 +142,8 @@ class Trainer:
             row["reconstruction_loss"] = reconstruction / len(self.training)
         answers = None
         if self.validation:
-            answers = self.device.xp.zeros(self.model.config["classes"], np.int64)
-            loss, right = self.evaluate(self.model, self.validation, answers=answers)
+            loss, right, counts = self.evaluate(self.model, self.validation)
+            answers = counts[0]
             if not np.isfinite(loss):
                 self.learner.diverged("validation loss")
             row |= {
@@ -183,12 +183,17 @@ class Trainer:
         self._tell("gradient", diagnosis.exploding(float(self.learner.gradient_norm)))
         if answers is not None and 2 * self.epoch > self.optimization.epochs:
             names = self.data.class_names
-            never = diagnosis.never_predicted(to_host(answers), present, len(labels), names)
+            never = diagnosis.never_predicted(answers, present, len(labels), names)
             self._tell("never predicted", never)
 
-    def evaluate(self, model, split, **keywords):
-        """Return the mean loss and the number of correct predictions of a model on a split."""
-        return evaluate(model, split, self.optimization.loss, stop=self.stop, **keywords)
+    def evaluate(self, model, split):
+        """Return the mean loss, the number of correct predictions, and counts for each class.
+
+        The counts (2, J) are the numbers of predictions and of correct predictions.
+        """
+        counts = self.device.xp.zeros((2, model.config["classes"]), np.int64)
+        own = {"stop": self.stop, "counts": counts}
+        return *evaluate(model, split, self.optimization.loss, **own), to_host(counts)
 
     def save(self, name):
         """Write a checkpoint with everything needed to resume the run."""

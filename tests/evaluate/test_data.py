@@ -278,3 +278,33 @@ def test_other_data_leave_the_results_of_the_run_alone(trained, tmp_path):
         "evaluation-train",
     ]
     assert json.loads((trained / "evaluation/evaluation.json").read_text()) == before
+
+
+def test_the_baselines_of_the_run_are_reported_for_its_test_images_only(trained, tmp_path, capsys):
+    stored = summary(trained)["baselines"]
+    most, linear = stored["majority"], stored["linear"]
+    line = f"Baselines: always {most['class']!r} {most['accuracy']:.2%}"
+    accuracy, balanced = (linear[key] for key in ("accuracy", "balanced_accuracy"))
+    whole = f"{line}, linear classifier {accuracy:.2%} (balanced {balanced:.2%})\n"
+    capsys.readouterr()
+    found = measured(trained)
+    assert found["baselines"] == stored and whole in capsys.readouterr().out
+    assert found["balanced_accuracy"] == summary(trained)["test_balanced_accuracy"]
+    root = folder_of(tmp_path / "new", {"cat": 1, "eel": 3}, start=50)
+    found = measured(trained, "--data", root)
+    assert found["baselines"] == {"majority": {"class": most["class"], "accuracy": 0.75}}
+    recalls = [row["recall"] for row in found["classes"] if row["pictures"]]
+    assert found["balanced_accuracy"] == pytest.approx(np.mean(recalls))
+    assert "linear" not in capsys.readouterr().out
+
+
+def test_a_run_without_stored_baselines_compares_with_the_most_frequent_class(trained, tmp_path):
+    (trained / "summary.json").unlink()
+    root = folder_of(tmp_path / "new", {"cat": 1, "dog": 4})
+    majority = {"class": "dog", "accuracy": 0.8}
+    assert measured(trained, "--data", root)["baselines"] == {"majority": majority}
+
+
+def test_built_in_data_have_no_baselines(capsys):
+    assert "baselines" not in measured(run())
+    assert "aselines" not in capsys.readouterr().out

@@ -7,7 +7,7 @@ are bit-identical.
 
 import numpy as np
 
-from minicaps.backend import array_module
+from minicaps.backend import array_module, to_host
 from minicaps.data.dataset import Split, generator
 
 SHARE = 0.5  # largest fraction of a GPU's free memory for images; training needs the rest
@@ -25,7 +25,17 @@ def resident(split: Split, device) -> Split:
     return split.on(device)
 
 
-def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift=0, parts=False):
+def batches(
+    split: Split,
+    batch_size: int,
+    *,
+    seed=None,
+    epoch=0,
+    start=0,
+    shift=0,
+    parts=False,
+    balance=False,
+):
     """Iterate over one epoch in batches.
 
     Parameters
@@ -42,6 +52,9 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
     shift : largest random shift of each image along each axis, in pixels; for training only
         The shift is an integer drawn from -shift..shift and requires a seed. Zeros are shifted in.
     parts : whether to include the members of composed images, each alone
+    balance : whether to draw as many images of each class as of any other; requires a seed
+        The epoch keeps its length, so it repeats images of small classes and omits some of large
+        ones, drawn from (seed, epoch).
 
     Returns
     -------
@@ -71,7 +84,7 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
     if seed is not None:
         split = split.at(epoch)
     order = (
-        np.arange(len(split)) if seed is None else generator(seed, 1, epoch).permutation(len(split))
+        np.arange(len(split)) if seed is None else _order(split, generator(seed, 1, epoch), balance)
     )
 
     def generate():
@@ -84,6 +97,20 @@ def batches(split: Split, batch_size: int, *, seed=None, epoch=0, start=0, shift
             yield (images, labels, split.parts(which)) if parts else (images, labels)
 
     return generate()
+
+
+def _order(split, random, balance):
+    """Draw the order of an epoch, which is a permutation unless the classes are balanced."""
+    if not balance:
+        return random.permutation(len(split))
+    labels = to_host(split.labels)
+    classes = random.permutation(np.unique(labels))  # the first ones get the images left over
+    drawn = []
+    for k, label in enumerate(classes):
+        which, count = np.flatnonzero(labels == label), len(range(k, len(split), len(classes)))
+        rounds = [random.permutation(which) for _ in range(-(-count // len(which)))]
+        drawn.append(np.concatenate(rounds)[:count])
+    return random.permutation(np.concatenate(drawn))
 
 
 def number_of_batches(samples: int, batch_size: int) -> int:

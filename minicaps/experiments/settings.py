@@ -4,6 +4,7 @@ from typing import Any
 
 TRAINING: dict[str, Any] = {
     "validation": 0.1,
+    "balance": False,
     "epochs": 6,
     "batch_size": 64,
     "optimizer": "adam",

@@ -21,6 +21,7 @@ class DataOptions:
     layout: str | None = None
     validation: float | int = 0.1  # fraction or number of images
     shift: int | None = None
+    balance: bool | None = None  # whether to draw all classes equally often; None: not decided
 
     def load(self, seed) -> data.Dataset:
         """Load the data; see `minicaps.data.load` for the meaning of `seed` and the errors."""

@@ -147,19 +147,21 @@ def never_predicted(predicted, present, pictures, names):
 # ---- after training
 
 
-def no_better(found, optimization, counts):
+def no_better(found, optimization, counts, balance):
     """Report a network that is not better than the linear baseline.
 
     found: results as in summary.json, with baselines. counts (J,): training images of each class;
-    if they are imbalanced, the balanced accuracies are compared.
+    if they are imbalanced, the balanced accuracies are compared. balance: whether all classes were
+    drawn equally often.
     """
-    imbalanced = counts.max() >= IMBALANCED * counts.min()
+    imbalanced = bool(counts.max() >= IMBALANCED * counts.min())
     kind = "balanced_accuracy" if imbalanced else "accuracy"
     reached, linear = found[f"test_{kind}"], found["baselines"]["linear"][kind]
     if reached > linear:
         return None
     size, epochs = optimization.batch_size, optimization.epochs
     tries = ["--batch-size 16"] * (size > 16) + ["--epochs 50"] * (epochs < 50)
+    tries += ["--balance"] * (imbalanced and not balance)
     tries += ["--learning-rate 0.001"] * (optimization.learning_rate > 0.001)
     tries += ["--schedule cosine"] * (optimization.schedule != "cosine")
     return (

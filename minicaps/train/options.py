@@ -22,6 +22,7 @@ from minicaps.runs.configuration import ModelOptions, Options
 
 DEFAULTS = Options().to_dict()
 CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}  # with --resume
+YES_OR_NO = {"balance"}  # options that are True, False, or None if nobody has decided
 PRESETS = ("paper", "small")
 DEFAULT_SHIFT = {"mnist": 2}  # pixels; 0 for other data sets
 DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; else 0.001
@@ -120,7 +121,9 @@ def parsed(values, refuse) -> dict:
     parser, line = make_parser(), []
     parser.error = refuse
     for name, value in values.items():
-        if value is not None and value is not False:
+        if value is False and name in YES_OR_NO:
+            line.append(f"{_flag(name)}=no")
+        elif value is not None and value is not False:
             text = "x".join(map(str, value)) if isinstance(value, list) else value
             line.append(_flag(name) if value is True else f"{_flag(name)}={text}")
     return vars(parser.parse_args(line))
@@ -175,6 +178,12 @@ def _share_or_count(text):
     return value
 
 
+def _yes_or_no(text):
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"must be a yes or a no, not {text!r}")
+    return text == "yes"
+
+
 _COUNT = number(int, 1)
 _WHOLE = number(int, 0)
 _POSITIVE = number(float, 0, ends="()")
@@ -224,6 +233,9 @@ def _data_options(group):
     _add(group, "validation", text, metavar="PART", type=_share_or_count)
     text = "shift images by up to N pixels"
     _add(group, "shift", text, "2 for mnist, else 0", metavar="N", type=_WHOLE)
+    text = "draw all classes equally often"
+    yes = {"nargs": "?", "const": True, "type": _yes_or_no}
+    _add(group, "balance", text, metavar="yes|no", **yes)
 
 
 def _model_options(group):

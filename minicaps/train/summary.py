@@ -43,10 +43,13 @@ def results(trainer) -> dict:
         "training_seconds": round(trainer.seconds, 3),
     }
     if trainer.validation:
-        found["validation_accuracy"] = trainer.history[epoch - 1]["validation_accuracy"]
+        kinds = ("validation_accuracy", "validation_balanced_accuracy")
+        row = trainer.history[epoch - 1]
+        found |= {kind: row[kind] for kind in kinds if kind in row}
     if samples and not test.multi and trainer.options.data.name not in NAMES:
         found["baselines"] = _baselines(trainer)
-        worse = diagnosis.no_better(found, trainer.optimization, _counts(trainer.data))
+        balance = trainer.options.data.balance
+        worse = diagnosis.no_better(found, trainer.optimization, _counts(trainer.data), balance)
         trainer.warnings |= {"linear": worse} if worse else {}
     return found | {"warnings": list(trainer.warnings.values())}
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from minicaps.backend import to_host
 from minicaps.data.batches import batches, number_of_batches, resident
-from minicaps.data.dataset import count_classes
+from minicaps.data.dataset import count_classes, mean_recall
 from minicaps.data.images import background
 from minicaps.errors import Interrupted
 from minicaps.models.losses import check_several
@@ -44,6 +44,11 @@ class Trainer:
         self.model = build_model(options, data).astype(np.dtype(options.run.precision)).to(device)
         if data.multi:
             check_several(own.loss, self.model)
+            if options.data.balance:
+                raise ValueError(
+                    "--balance requires exactly one class per image, but the data is multi-label:"
+                    " leave it out"
+                )
         self.model.preprocessing = replace(
             self.model.preprocessing, background=background(self.training.pixels)
         )
@@ -103,6 +108,7 @@ class Trainer:
             start=self.batch,
             shift=options.data.shift,
             parts=bool(options.data.compose and options.model.reconstruction),
+            balance=bool(options.data.balance),
         )
 
     def train_epoch(self):
@@ -150,6 +156,9 @@ class Trainer:
                 "validation_loss": loss,
                 "validation_accuracy": right / len(self.validation),
             }
+            if self.options.data.balance:
+                present = count_classes(to_host(self.validation.labels), counts.shape[1])
+                row["validation_balanced_accuracy"] = mean_recall(counts[1], present)
         seconds = self.seconds - sum(row["seconds"] for row in self.history)
         row |= {
             "learning_rate": self.learner.learning_rate(self.epoch, self.batches - 1),
@@ -160,7 +169,8 @@ class Trainer:
         self.epoch, self.batch = self.epoch + 1, 0
         self._diagnose(row, answers)
         self.learner.start_epoch()
-        quality = [row.get("validation_accuracy", 0), -row.get("validation_loss", 0)]
+        kind = "balanced_accuracy" if self.options.data.balance else "accuracy"
+        quality = [row.get(f"validation_{kind}", 0), -row.get("validation_loss", 0)]
         if self.best is None or not self.validation or quality > self.best["quality"]:
             self.best = {"epoch": self.epoch, "quality": quality}
             self.save("best.npz")

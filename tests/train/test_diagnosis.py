@@ -257,12 +257,13 @@ def test_a_run_that_diverges_names_the_parameter(monkeypatch, capsys):
 # ---- after training
 
 
-def compared(counts, accuracy, balanced, **options):
+def compared(counts, accuracy, balanced, balance=None, **options):
     """Compare a network with a linear classifier of accuracy 0.8 and balanced accuracy 0.5."""
     linear = {"accuracy": 0.8, "balanced_accuracy": 0.5}
     found = {"test_accuracy": accuracy, "test_balanced_accuracy": balanced}
     options = OptimizationOptions(**({"learning_rate": 0.003} | options))
-    return diagnosis.no_better(found | {"baselines": {"linear": linear}}, options, counts)
+    found |= {"baselines": {"linear": linear}}
+    return diagnosis.no_better(found, options, counts, balance)
 
 
 def test_a_network_no_better_than_a_linear_classifier():
@@ -271,7 +272,9 @@ def test_a_network_no_better_than_a_linear_classifier():
     said = compared(even, 0.8, 0.6)
     assert "(accuracy 80.00% and 80.00%): try --batch-size 16 --epochs 50 --learning-" in said
     assert compared(uneven, 0.7, 0.51) is None
-    assert "(balanced accuracy 45.00% and 50.00%)" in compared(uneven, 0.9, 0.45)
+    said = compared(uneven, 0.9, 0.45)
+    assert "(balanced accuracy 45.00% and 50.00%)" in said and "--balance" in said
+    assert "--balance" not in compared(uneven, 0.9, 0.45, balance=True)
     options = {"batch_size": 16, "epochs": 50, "learning_rate": 0.001, "schedule": "cosine"}
     assert compared(even, 0.5, 0.5, **options).endswith("try more images, or --shift")
 

@@ -70,6 +70,7 @@ NONSENSE = {
     "layout": ("above", ""),
     "validation": ("1.0", "1e3", "inf", "-1", "-0.1", *NO_NUMBERS),
     "shift": NO_COUNTS,
+    "balance": ("maybe", "0", "True", ""),
     "iterations": ("0", *NO_COUNTS),
     "inverse_temperature": ("0", "-1", "inf", "1e999", *NO_NUMBERS),
     "dropout": ("1", "-0.1", "inf", *NO_NUMBERS),
@@ -153,7 +154,7 @@ def given(name):
     value = DEFAULTS[name]
     value = {"dropout": 0.1, "out": "x", "size": 30, "seeds": 2, "layout": "below"}.get(name, value)
     value = CHANGES_WHAT_IS_LEARNED.get(name, value)
-    return [flag(name)] if name in SWITCHES else [flag(name), str(value)]
+    return [flag(name)] if value == "True" or name in SWITCHES else [flag(name), str(value)]
 
 
 @pytest.mark.parametrize("model", models.MODELS)
@@ -233,6 +234,7 @@ CHANGES_WHAT_IS_LEARNED = {
     "compose": "2",
     "validation": "5",
     "shift": "1",
+    "balance": "True",
     "preset": "paper",
     "routing": "learned",
     "update": "recompute",

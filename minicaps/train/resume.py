@@ -13,6 +13,7 @@ from minicaps.models import inspection
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
 from minicaps.storage import check_unused, locked, results_folder, write_json
+from minicaps.train.ancestry import fingerprints
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
 from minicaps.train.summary import checksums, circumstances
@@ -35,7 +36,8 @@ class Session:
                 check_unused(folder)  # another run may have started during loading
             write_config(trainer)
             if (parts := _parts(trainer)) is not None:
-                write_json(folder / "split.json", parts)
+                prints = {"train_fingerprints": fingerprints(trainer.training)}
+                write_json(folder / "split.json", parts | prints)
             return self._train(trainer)
 
     def go_on(self, folder, given):

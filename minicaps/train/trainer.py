@@ -18,10 +18,10 @@ from minicaps.data.images import background
 from minicaps.errors import Interrupted
 from minicaps.models.losses import check_several
 from minicaps.runs import checkpoint
-from minicaps.runs.building import build_model, tell_apart
+from minicaps.runs.building import build_model
 from minicaps.runs.inference import evaluate
 from minicaps.storage import write_csv
-from minicaps.train import diagnosis, summary
+from minicaps.train import ancestry, diagnosis, summary
 from minicaps.train.step import Learner
 
 
@@ -59,10 +59,14 @@ class Trainer:
         self.epoch = self.batch = 0
         self._rest_of_epoch()  # rejects an unsuitable shift now, not during training
         self.history, self.best, self.seconds, self.warnings = [], None, 0.0, {}
+        self.note = self.seen_before = None  # about the run from which this one starts
 
     def run(self):
         """Train to the last epoch and return `minicaps.train.summary.results`."""
         self.display.start(self)
+        if self.note:
+            self.display.note(self.note)
+        self._tell("seen before", self.seen_before)
         few = diagnosis.few_steps(self.optimization, len(self.training))
         if self.options.run.start_from is None:  # otherwise, it is already trained
             self._tell("few steps", few, self.display.note)
@@ -237,16 +241,8 @@ class Trainer:
 
     def start_from(self, path):
         """Load the parameters of a checkpoint; raise ValueError if they do not match the model."""
-        arrays, meta = checkpoint.load(path, needs=("model", "options"))
-        try:
-            self.model.load_state_dict(checkpoint.unpack(arrays, "model"))
-        except ValueError as error:
-            here = {"model": self.model.config, "options": self.options.to_dict()}
-            why = tell_apart(meta, here) or error
-            raise ValueError(
-                f"{path} contains a different network: {why}; give the same options and data as its"
-                " run (they are in its config.json), or leave --start-from out"
-            ) from error
+        self.note = ancestry.take_over(self.model, self.options, path)
+        self.seen_before = ancestry.seen_before(self.splits, self.options.data.name, path)
 
     def load(self, arrays, meta):
         """Resume from a checkpoint of this run; raise ValueError if it does not match the data."""

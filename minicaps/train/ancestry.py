@@ -174,7 +174,7 @@ def seen_before(splits, source, path) -> str | None:
     advice = "choose test images that it has not seen"
     if same_source:
         seed = meta["options"].get("seed")
-        advice = f"start a new run with --seed {seed} and the same --validation and --limit as its"
+        advice = f"start a new run with --seed {seed}, and the --validation and --limit of that run"
     return (
         f"{path} was trained on {' and '.join(counts)} of this run, whose accuracy is"
         f" therefore too high: {advice}"

@@ -147,27 +147,27 @@ def never_predicted(predicted, present, pictures, names):
 # ---- after training
 
 
-def no_better(found, optimization, counts, balance):
+def no_better(found, options, counts):
     """Report a network that is not better than the linear baseline.
 
     found: results as in summary.json, with baselines. counts (J,): training images of each class;
-    if they are imbalanced, the balanced accuracies are compared. balance: whether all classes were
-    drawn equally often.
+    if they are imbalanced, the balanced accuracies are compared.
     """
     imbalanced = bool(counts.max() >= IMBALANCED * counts.min())
     kind = "balanced_accuracy" if imbalanced else "accuracy"
     reached, linear = found[f"test_{kind}"], found["baselines"]["linear"][kind]
     if reached > linear:
         return None
+    optimization, own = options.optimization, options.data
     size, epochs = optimization.batch_size, optimization.epochs
-    tries = ["--batch-size 16"] * (size > 16) + ["--epochs 50"] * (epochs < 50)
-    tries += ["--balance"] * (imbalanced and not balance)
+    tries = ["--shift 2"] * (not own.shift) + ["--balance"] * (imbalanced and not own.balance)
+    tries += ["--batch-size 16"] * (size > 16) + ["--epochs 50"] * (epochs < 50)
     tries += ["--learning-rate 0.001"] * (optimization.learning_rate > 0.001)
     tries += ["--schedule cosine"] * (optimization.schedule != "cosine")
     return (
         f"the network is not better than a linear classifier on the test images"
         f" ({kind.replace('_', ' ')} {reached:.2%} and {linear:.2%}): try"
-        f" {' '.join(tries) or 'more images, or --shift'}"
+        f" {' '.join(tries) or 'more images'}"
     )
 
 

@@ -48,8 +48,7 @@ def results(trainer) -> dict:
         found |= {kind: row[kind] for kind in kinds if kind in row}
     if samples and not test.multi and trainer.options.data.name not in NAMES:
         found["baselines"] = _baselines(trainer)
-        balance = trainer.options.data.balance
-        worse = diagnosis.no_better(found, trainer.optimization, _counts(trainer.data), balance)
+        worse = diagnosis.no_better(found, trainer.options, _counts(trainer.data))
         trainer.warnings |= {"linear": worse} if worse else {}
     return found | {"warnings": list(trainer.warnings.values())}
 

@@ -233,9 +233,9 @@ def _show_strokes(options):
         print(f"{name:14}{column.min():>z9.2f}{column.mean():>z9.2f}{column.max():>z9.2f}")
     print("\ntest accuracy of simple classifiers on raw pixels")
     linear = baselines.linear(data.train, data.test)
-    print(f"  linear (softmax regression on all training images)  {linear:.1%}")
+    print(f"  softmax regression on {linear['images']:,} training images  {linear['accuracy']:.1%}")
     nearest = baselines.nearest_neighbour(data.train.take(slice(NEIGHBOURS)), data.test)
-    print(f"  nearest neighbor among {NEIGHBOURS:,} training images       {nearest:.1%}")
+    print(f"  nearest neighbor among {NEIGHBOURS:,} training images {nearest:.1%}")
     _picture(options.out, data, changes, strokes.POSE_NAMES)
 
 

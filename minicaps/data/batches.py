@@ -7,7 +7,7 @@ their batches are bit-identical.
 
 import numpy as np
 
-from minicaps.backend import array_module
+from minicaps.backend import array_module, to_host
 from minicaps.data.augmentation import Augmentation, brightened, transformed
 from minicaps.data.dataset import Split, generator
 from minicaps.data.images import border_color
@@ -36,6 +36,7 @@ def batches(
     start=0,
     fill=None,
     parts=False,
+    balance=False,
     **augmentation,
 ):
     """Iterate over one epoch in batches.
@@ -53,6 +54,9 @@ def batches(
         remaining batches are bit-identical to those of a full epoch.
     fill : value of the pixels from outside an image, or None for the color of its border
     parts : whether to include the members of composed images, each alone
+    balance : whether to draw as many images of each class as of any other; requires a seed
+        The epoch keeps its length, so it repeats images of small classes and omits some of large
+        ones, drawn from (seed, epoch).
     **augmentation : random changes of the images, such as shift=2; for training only
         The arguments of `minicaps.data.augmentation.Augmentation`. They require a seed.
 
@@ -83,7 +87,7 @@ def batches(
     if seed is not None:
         split = split.at(epoch)
     order = (
-        np.arange(len(split)) if seed is None else generator(seed, 1, epoch).permutation(len(split))
+        np.arange(len(split)) if seed is None else _order(split, generator(seed, 1, epoch), balance)
     )
 
     def generate():
@@ -112,6 +116,20 @@ def augmented(images, changes: Augmentation, fill, *, seed, epoch, index):
     elif shift:
         images = shifted(images, offsets, fill)
     return brightened(images, factors) if changes.brightness else images
+
+
+def _order(split, random, balance):
+    """Draw the order of an epoch, which is a permutation unless the classes are balanced."""
+    if not balance:
+        return random.permutation(len(split))
+    labels = to_host(split.labels)
+    classes = random.permutation(np.unique(labels))  # the first ones get the images left over
+    drawn = []
+    for k, label in enumerate(classes):
+        which, count = np.flatnonzero(labels == label), len(range(k, len(split), len(classes)))
+        rounds = [random.permutation(which) for _ in range(-(-count // len(which)))]
+        drawn.append(np.concatenate(rounds)[:count])
+    return random.permutation(np.concatenate(drawn))
 
 
 def number_of_batches(samples: int, batch_size: int) -> int:

@@ -207,7 +207,8 @@ def generator(seed, *key):
     """Create a random generator from a seed and a key; different keys give independent generators.
 
     The first number of the key identifies the purpose: 0 validation split, 1 batches, 2 test split
-    of custom data, 3 limit of custom data, 4 composed images, 5 affine transformations.
+    of custom data, 3 limit of custom data, 4 composed images, 5 affine transformations, 6 and 7
+    images of the linear baseline.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
@@ -220,6 +221,15 @@ def count_classes(labels, classes: int) -> np.ndarray:
     if labels.ndim == 2:
         return labels.sum(axis=0, dtype=np.int64)
     return np.bincount(labels, minlength=classes)
+
+
+def mean_recall(right, present) -> float:
+    """Return the balanced accuracy: the mean recall of the classes that have images.
+
+    right, present (J,): number of correct predictions and number of images of each class.
+    """
+    there = np.asarray(present) > 0
+    return float((np.asarray(right)[there] / np.asarray(present)[there]).mean())
 
 
 def of_class(labels, k: int) -> np.ndarray:

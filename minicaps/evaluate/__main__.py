@@ -1,5 +1,6 @@
 """`python -m minicaps.evaluate RUN`: evaluate a trained network and show its errors."""
 
+import itertools
 import json
 import shlex
 import sys
@@ -10,18 +11,20 @@ import minicaps
 from minicaps import data
 from minicaps.backend import choose_device
 from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
+from minicaps.data import baselines
 from minicaps.data.arguments import data_source
 from minicaps.data.ink import CHOICES
 from minicaps.data.own.files import name_of
 from minicaps.errors import escaped
 from minicaps.evaluate import select
-from minicaps.evaluate.report import Evaluation, report, report_classes
+from minicaps.evaluate.report import MANY, Evaluation, report, report_classes
 from minicaps.models.base import EVALUATION_BATCH
 from minicaps.runs.inference import classify
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder, write_csv, write_json
 
 NAME = "minicaps.evaluate"
+LONGEST = 100  # characters of the data's name in the name of a folder
 ABOUT = """\
 Evaluate a trained network: write its accuracy with a confidence interval,
 metrics for each class, the confusion matrix, and a figure of the worst
@@ -60,7 +63,8 @@ def _run(parser, options, command):
             skip_bad=options.skip_bad,
             invert=CHOICES.get(options.invert),
         )
-        folder = _claim(Path(options.out or run.folder / _name(run, chosen)), chosen.source)
+        _check_top(options.top, run.model, chosen.split)
+        folder = _claim(_unused(options.out, run, chosen), chosen.source)
     except WrongUsage as error:
         parser.error(str(error))
     if not options.quiet:
@@ -68,7 +72,7 @@ def _run(parser, options, command):
     model, size, quiet = run.model, options.batch_size, options.quiet
     activations = classify(model, chosen.split, size, quiet=quiet, path=run.path)
     found = Evaluation(model, chosen.split, activations)
-    result = found.measure()
+    result = found.measure(options.top) | _baselines(run, chosen)
     origin = {
         "checkpoint": str(run.path),
         "data": chosen.source,
@@ -85,6 +89,26 @@ def _run(parser, options, command):
     print(f"Results: {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
 
 
+def _baselines(run, chosen):
+    """Return the baselines to report for single-label custom data.
+
+    That of the linear classifier is known for the test images of the run only.
+    """
+    if chosen.source in data.NAMES or run.model.multi or chosen.split.multi:
+        return {}
+    try:
+        summary = json.loads((run.folder / "summary.json").read_text())
+        stored, test = summary["baselines"], summary["data_sha256"]["test"]
+        if chosen.split.sha256() == test:
+            return {"baselines": stored}
+        labels = [run.model.class_names.index(stored["majority"]["class"])]
+    except (OSError, ValueError, TypeError, LookupError):  # an older run, or an unfinished one
+        labels = chosen.split.labels
+    most, accuracy = baselines.majority(labels, chosen.split)
+    name = run.model.class_names[most]
+    return {"baselines": {"majority": {"class": name, "accuracy": accuracy}}}
+
+
 def _introduce(run, chosen):
     size = run.model.number_of_parameters()
     print(f"Run: {run.path} ({run.options.model.name}, {size:,} parameters)")
@@ -93,17 +117,51 @@ def _introduce(run, chosen):
         print(f"Note: {note}")
 
 
+def _check_top(top, model, split):
+    """Raise `WrongUsage` if the top-K accuracy is not defined or always 1."""
+    if top is not None and (model.multi or split.multi):
+        raise WrongUsage("--top applies to single-label data only: leave it out")
+    if top is not None and top >= (classes := model.config["classes"]):
+        raise WrongUsage(f"--top {top} of {classes} classes is always correct: choose a smaller K")
+
+
 # ---- writing
 
 
+def _unused(out, run, chosen):
+    """Choose the folder for results, which must not hold an evaluation of other images.
+
+    out: the folder given by the user, or None for one in the run folder.
+    """
+    images = [chosen.source, chosen.part]
+    if out is not None:
+        if (earlier := _images_of(Path(out))) not in (None, images):
+            raise WrongUsage(
+                f"{out} holds an evaluation of {earlier[0]} ({earlier[1]}): choose another --out"
+            )
+        return Path(out)
+    name = _name(run, chosen)
+    for k in itertools.count(1):
+        folder = run.folder / (name if k == 1 else f"{name}-{k}")
+        if _images_of(folder) in (None, images):
+            return folder
+
+
 def _name(run, chosen):
-    """Name the folder for results so that those of the run's own test set are not replaced."""
-    words = ["evaluation"]
+    words, usual = ["evaluation"], "test"
     if chosen.source != run.options.data.name:
-        words.append(name_of(chosen.source))
-    if chosen.part in ("validation", "train"):
-        words.append(chosen.part)
-    return "-".join(words)
+        words.append(name_of(chosen.source)[:LONGEST])
+        usual = "all"
+    return "-".join(words + [chosen.part] * (chosen.part != usual))
+
+
+def _images_of(folder):
+    """Return the data and the part that were evaluated in a folder, or None if there are none."""
+    try:
+        found = json.loads((folder / "evaluation.json").read_text())
+        return [found["data"], found["part"]]
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
 
 
 def _claim(folder, source):
@@ -169,10 +227,13 @@ def _parser():
     text = "folder to search first for the data files"
     group.add_argument("--data-dir", metavar="FOLDER", help=text)
     group = parser.add_argument_group("work")
+    text = "report how often the correct class is among the K highest scores (default: 5 if there"
+    text += f" are at least {MANY} classes)"
+    group.add_argument("--top", type=number(int, 1), metavar="K", help=text)
     text, size = "images per batch (default: %(default)s)", EVALUATION_BATCH
     group.add_argument("--batch-size", type=number(int, 1), default=size, metavar="N", help=text)
     add_device(group)
-    text = "folder for the results; replaces an earlier evaluation"
+    text = "folder for the results; replaces an earlier evaluation of the same images"
     text += " (default: RUN/evaluation; with other --data or --part, RUN/evaluation-NAME)"
     group.add_argument("--out", metavar="FOLDER", help=text)
     group.add_argument("--quiet", action="store_true", help="print only the result")

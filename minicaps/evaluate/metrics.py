@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from minicaps.data.dataset import mean_recall
+
 Z95 = 1.959963984540054  # 97.5th percentile of the standard normal distribution
 
 
@@ -60,6 +62,11 @@ def table(class_names, *, pictures, answered, right) -> list[dict]:
         }
         for k, name in enumerate(class_names)
     ]
+
+
+def balanced_accuracy(rows: list[dict]) -> float:
+    """Return the mean recall of the classes that have images, from the rows of `table`."""
+    return mean_recall(*(np.array([row[key] for row in rows]) for key in ("right", "pictures")))
 
 
 def _rate(part, whole):

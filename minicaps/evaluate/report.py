@@ -9,6 +9,7 @@ import numpy as np
 
 from minicaps import plotting
 from minicaps.backend import array_module
+from minicaps.data import baselines
 from minicaps.evaluate import metrics
 from minicaps.graph import no_grad
 from minicaps.models import inspection
@@ -20,6 +21,7 @@ from minicaps.tensor import Tensor
 
 WORST = 10  # images drawn
 CONFUSIONS = 5  # kinds of errors printed
+TOP, MANY = 5, 20  # the top-5 accuracy is reported if there are at least 20 classes
 # Columns of the printed tables: title, key in the row, width, format
 COLUMNS = (("recall", "recall", 9, ".2%"), ("precision", "precision", 11, ".2%"))
 COLUMNS += (("F1", "f1", 9, ".2%"),)
@@ -39,10 +41,13 @@ class Evaluation:
         self.targets = self.labels if self.multi else split.labels
         self.answers = answers_of(model, activations, self.targets)
 
-    def measure(self) -> dict:
+    def measure(self, top=None) -> dict:
         """Return integer counts, rates, the loss, and a row of metrics for each class.
 
         "right" counts the images for which the predicted classes are exactly the true classes.
+
+        top: K of the top-K accuracy of single-label data; by default, `TOP` if there are at least
+        `MANY` classes.
         """
         n, right = len(self.split), int((self.answers == self.labels).all(axis=1).sum())
         model = self.model
@@ -60,7 +65,7 @@ class Evaluation:
             "wrong": n - right,
             "accuracy": right / n,
             "accuracy_interval_95": metrics.wilson(right, n),
-            **(self._largest() if self.multi else {"error": (n - right) / n}),
+            **(self._largest() if self.multi else self._ranked(table, top)),
             "loss": float(loss.data),
             "loss_name": name,
             "score": model.raw_score,
@@ -81,6 +86,22 @@ class Evaluation:
         confusion = np.array(result["confusion"])
         plotting.confusion(confusion, self.model.class_names, folder / "confusion.png")
         plotting.worst(*worst_of_one(self), folder / "worst.png")
+
+    def _ranked(self, table, top):
+        """Return the error, the balanced accuracy and, with many classes, the top-K accuracy."""
+        n, right = len(self.split), int((self.answers & self.labels).sum())
+        found = {
+            "error": (n - right) / n,
+            "balanced_accuracy": metrics.balanced_accuracy(table),
+        }
+        if top is None and len(table) < MANY:
+            return found
+        k = top or TOP
+        right = int((highest(self.activations, k) & self.labels).sum())
+        interval = metrics.wilson(right, n)
+        return found | {
+            "top": {"k": k, "right": right, "accuracy": right / n, "interval_95": interval}
+        }
 
     def _confusion(self, table):
         """Return the confusion matrix, and add the mean score of each class to `table`.
@@ -123,12 +144,14 @@ def _tables_of_one(found, result):
     names, labels, split = found.model.class_names, found.split.labels, found.split
     answers, rows = found.activations.argmax(axis=1), np.arange(len(split))
     confusion = [[name, *row] for name, row in zip(names, result["confusion"], strict=True)]
-    highest, own = found.activations[rows, answers], found.activations[rows, labels]
+    best, own = found.activations[rows, answers], found.activations[rows, labels]
     pictures = (
-        [picture, names[k], names[j], f"{a:.6g}", f"{b:.6g}"]
-        for picture, k, j, a, b in zip(split.names, labels, answers, highest, own, strict=True)
+        [picture, names[k], names[j], *(f"{a:.6g}" for a in (*scores, *row))]
+        for picture, k, j, *scores, row in zip(
+            split.names, labels, answers, best, own, found.activations, strict=True
+        )
     )
-    header = ["picture", "class", "answer", "score of answer", "score of class"]
+    header = ["picture", "class", "answer", "score of answer", "score of class", *names]
     return {
         "confusion.csv": (["class \\ answer", *names], confusion),
         "predictions.csv": (header, pictures),
@@ -204,7 +227,13 @@ def report(result) -> list[str]:
     loss += f" {result['loss']:.4f}"
     if "confusion" in result:
         accuracy = _rate("Accuracy", right, n, " images", interval)
-        return [accuracy, f"Error {result['error']:.2%} ({wrong:,} wrong), {loss}"]
+        lines = [accuracy, f"Error {result['error']:.2%} ({wrong:,} wrong), {loss}"]
+        if top := result.get("top"):
+            lines.append(_rate(f"Top {top['k']}", top["right"], n, " images", top["interval_95"]))
+        if "baselines" in result:
+            balanced = f"{result['balanced_accuracy']:.2%} (mean recall of the classes)"
+            lines += [f"Balanced accuracy {balanced}", baselines.line(result["baselines"])]
+        return lines
     lines = [
         _rate("All classes correct", right, n, " images", interval)
         + f": the classes present are exactly those whose {score} is above"

@@ -9,6 +9,7 @@ TRAINING: dict[str, Any] = {
     "zoom": 0.0,
     "flip": "none",
     "brightness": 0.0,
+    "balance": False,
     "epochs": 6,
     "batch_size": 64,
     "optimizer": "adam",

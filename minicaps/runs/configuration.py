@@ -27,6 +27,7 @@ class DataOptions:
     zoom: float | None = None
     flip: str | None = None
     brightness: float | None = None
+    balance: bool | None = None  # whether to draw all classes equally often
     frames: str | None = None  # "first" or "all"
     multi_label: bool = False
     skip_bad: bool = False

@@ -11,6 +11,7 @@ from minicaps.models.base import EVALUATION_BATCH, evaluating
 from minicaps.models.inputs import tensor_for
 from minicaps.models.losses import classification_loss
 from minicaps.models.multilabel import answers_of, right_answers
+from minicaps.ops.targets import one_hot
 
 
 def batches_for(model, split, size, *, stop=False):
@@ -69,13 +70,13 @@ def classify(model, split, size=EVALUATION_BATCH, *, quiet=True, path="the model
     return activations
 
 
-def evaluate(model, split, loss, *, stop=False, answers=None):
+def evaluate(model, split, loss, *, stop=False, counts=None):
     """Return the mean loss and the number of correct predictions of `model` on `split`.
 
     loss: one of the names in `minicaps.models.losses.LOSSES`. Predictions are counted as correct by
-    `minicaps.models.multilabel.right_answers`. answers: zeros (J,) on the device, to which the
-    number of predictions of each class is added. All sums stay on the device until the evaluation
-    is complete.
+    `minicaps.models.multilabel.right_answers`. counts: zeros (2, J) on the device, to which the
+    numbers of predictions and of correct predictions of each class are added. All sums stay on the
+    device until the evaluation is complete.
     """
     total, right = 0, 0
     with evaluating(model), no_grad():
@@ -84,6 +85,8 @@ def evaluate(model, split, loss, *, stop=False, answers=None):
             mean = classification_loss(loss, model, activations, labels)
             total = total + mean.data * len(labels)
             right = right + right_answers(model, activations.data, labels).sum()
-            if answers is not None:
-                answers += answers_of(model, activations.data, labels).sum(axis=0)
+            if counts is not None:
+                answers = answers_of(model, activations.data, labels)
+                counts[0] += answers.sum(axis=0)
+                counts[1] += (answers & (one_hot(labels, activations.data) > 0)).sum(axis=0)
     return float(total) / len(split), int(right)

@@ -14,6 +14,7 @@ from minicaps.tensor import Tensor
 FEW_STEPS = (20, 200)  # per epoch, and in total
 VANISHING = 1e-3  # fraction of the learning rate that is left at the end
 EXPLODING = 1000.0  # gradient norm; in healthy networks, it is about 0.01 to 10
+IMBALANCED = 3  # times as many images in the largest class as in the smallest
 FEW_PICTURES = 3  # of a class; missing all images of a smaller class means little
 PRESENT, ABSENT, WEIGHT = 0.9, 0.1, 0.5  # m⁺, m⁻ and λ of the margin loss
 
@@ -140,6 +141,33 @@ def never_predicted(predicted, present, pictures, names):
         f"none of the {pictures:,} validation images is predicted as {_some(names, never)}, though"
         f" {present[never].sum():,} labels say so: too little training, too few examples, or wrong"
         " labels; try more --epochs, and look at the images with minicaps.data"
+    )
+
+
+# ---- after training
+
+
+def no_better(found, options, counts):
+    """Report a network that is not better than the linear baseline.
+
+    found: results as in summary.json, with baselines. counts (J,): training images of each class;
+    if they are imbalanced, the balanced accuracies are compared.
+    """
+    imbalanced = bool(counts.max() >= IMBALANCED * counts.min())
+    kind = "balanced_accuracy" if imbalanced else "accuracy"
+    reached, linear = found[f"test_{kind}"], found["baselines"]["linear"][kind]
+    if reached > linear:
+        return None
+    optimization, own = options.optimization, options.data
+    size, epochs = optimization.batch_size, optimization.epochs
+    tries = ["--shift 2"] * (not own.shift) + ["--balance"] * (imbalanced and not own.balance)
+    tries += ["--batch-size 16"] * (size > 16) + ["--epochs 50"] * (epochs < 50)
+    tries += ["--learning-rate 0.001"] * (optimization.learning_rate > 0.001)
+    tries += ["--schedule cosine"] * (optimization.schedule != "cosine")
+    return (
+        f"the network is not better than a linear classifier on the test images"
+        f" ({kind.replace('_', ' ')} {reached:.2%} and {linear:.2%}): try"
+        f" {' '.join(tries) or 'more images'}"
     )
 
 

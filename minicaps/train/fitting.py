@@ -25,7 +25,7 @@ from minicaps.train.progress import Display
 from minicaps.train.resume import device_of, make_trainer, train, write_config
 
 NAME = "minicaps.train.fit"
-SWITCHES = {"batch_norm", "multi_label", "tf32", "quiet"}  # options without a value
+SWITCHES = {"balance", "batch_norm", "multi_label", "tf32", "quiet"}  # True or False
 # Options of the command that select the data to read or that `fit` does not support
 LEFT_OUT = {"data", "data_dir", "limit", "compose", "layout", "seeds", "resume", "estimate", "out"}
 LEFT_OUT |= {"frames", "skip_bad"}

@@ -26,6 +26,7 @@ from minicaps.runs.configuration import ModelOptions, Options
 
 DEFAULTS = Options().to_dict()
 CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}  # with --resume
+YES_OR_NO = {"balance"}  # options that are True, False, or None if nobody has decided
 PRESETS = ("paper", "small")
 NO_AUGMENTATION = asdict(Augmentation())
 DEFAULT_SHIFT = {"mnist": 2}  # pixels; 0 for other data sets
@@ -131,7 +132,9 @@ def parsed(values, refuse) -> dict:
     parser, line = make_parser(), []
     parser.error = refuse
     for name, value in values.items():
-        if value is not None and value is not False:
+        if value is False and name in YES_OR_NO:
+            line.append(f"{_flag(name)}=no")
+        elif value is not None and value is not False:
             text = "x".join(map(str, value)) if isinstance(value, list) else value
             line.append(_flag(name) if value is True else f"{_flag(name)}={text}")
     return vars(parser.parse_args(line))
@@ -184,6 +187,12 @@ def _share_or_count(text):
             f"must be a fraction below 1 such as 0.1, a number of images, or 0, not {text!r}"
         )
     return value
+
+
+def _yes_or_no(text):
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"must be a yes or a no, not {text!r}")
+    return text == "yes"
 
 
 _COUNT = number(int, 1)
@@ -244,6 +253,9 @@ def _data_options(group):
     group.add_argument("--skip-bad", action="store_true", help=text)
     text = "swap light and dark"
     _add(group, "invert", text, "auto: dark drawings in custom data", choices=list(CHOICES))
+    text = "draw all classes equally often"
+    yes = {"nargs": "?", "const": True, "type": _yes_or_no}
+    _add(group, "balance", text, metavar="yes|no", **yes)
 
 
 def _model_options(group):

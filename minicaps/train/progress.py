@@ -94,5 +94,7 @@ class Display:
             if f"{part}_loss" in row:
                 text += f"  {part} loss {row[f'{part}_loss']:.4f}"
                 text += f" accuracy {row[f'{part}_accuracy']:.2%}"
+            if f"{part}_balanced_accuracy" in row:
+                text += f" balanced {row[f'{part}_balanced_accuracy']:.2%}"
         self.looked = time.perf_counter()
         self.bar.write(f"{text}  {row['images_per_second']:,.0f} images/s")

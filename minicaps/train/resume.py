@@ -7,12 +7,14 @@ from minicaps import plotting
 from minicaps.backend import choose_device
 from minicaps.cli.command import usage
 from minicaps.cli.signals import StopRequest
+from minicaps.data import baselines
 from minicaps.errors import CheckpointError, DataError
 from minicaps.models import inspection
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
 from minicaps.runs.configuration import options_of
 from minicaps.storage import check_unused, locked, results_folder, write_csv, write_json
+from minicaps.train.ancestry import fingerprints
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
 from minicaps.train.summary import checksums, circumstances
@@ -35,7 +37,8 @@ class Session:
                 check_unused(folder)  # another run may have started during loading
             write_config(trainer)
             if (parts := _parts(trainer)) is not None:
-                write_json(folder / "split.json", parts)
+                prints = {"train_fingerprints": fingerprints(trainer.training)}
+                write_json(folder / "split.json", parts | prints)
             if skipped := trainer.data.skipped:
                 write_csv(folder / "skipped.csv", ("file", "reason"), skipped)
             return self._train(trainer)
@@ -71,7 +74,7 @@ class Session:
         """Train, evaluate, draw the figures, and print the result."""
         with self.stop.listening():
             summary = train(trainer, self.command)
-        _say(summary, trainer.folder)
+        _say(summary, trainer.folder, trainer.warnings)
         return summary
 
 
@@ -158,12 +161,20 @@ def _check_parts(trainer, path):
 # ---- the results of a run
 
 
-def _say(summary, folder):
+def _say(summary, folder, warnings):
     right, samples = summary["test_right"], summary["test_samples"]
+    balanced = ""
+    if "baselines" in summary:
+        balanced = f", balanced {summary['test_balanced_accuracy']:.2%}"
     early = f", stopped after epoch {summary['epochs']} because validation no longer improved"
     print(
-        f"Test accuracy {summary['test_accuracy']:.2%} ({right:,} of {samples:,} images) with the"
-        f" model of epoch {summary['best_epoch']}, after {summary['training_seconds']:.0f} s of"
+        f"Test accuracy {summary['test_accuracy']:.2%} ({right:,} of {samples:,} images"
+        f"{balanced}) with the model of epoch {summary['best_epoch']}, after"
+        f" {summary['training_seconds']:.0f} s of"
         f" training{early if summary['stopped_early'] else ''}."
     )
+    if "baselines" in summary:
+        print(baselines.line(summary["baselines"]))
+    if "linear" in warnings:
+        print(f"Note: {warnings['linear']}")
     print(f"Results: {folder}/ ({', '.join(sorted(p.name for p in folder.iterdir()))})")

@@ -8,8 +8,14 @@ import numpy as np
 
 import minicaps
 from minicaps.cli.measuring import describe_machine
+from minicaps.data import NAMES, baselines
+from minicaps.data.dataset import count_classes, mean_recall
 from minicaps.errors import CheckpointError
 from minicaps.runs.building import load_model
+from minicaps.train import diagnosis
+
+LINEAR_SHARE = 0.1  # of the training time, for the linear baseline
+LINEAR_SECONDS = (1.0, 30.0)  # at least and at most
 
 
 def results(trainer) -> dict:
@@ -17,26 +23,54 @@ def results(trainer) -> dict:
     best = load_model(path := trainer.folder / "best.npz", trainer.device)
     if best.config != trainer.model.config:
         raise CheckpointError(f"{path} contains a different network than this run trains")
-    epoch, found = trainer.best["epoch"], {}
-    if samples := len(trainer.data.test):
-        loss, right = trainer.evaluate(best, trainer.data.test)
+    epoch, found, test = trainer.best["epoch"], {}, trainer.data.test
+    if samples := len(test):
+        loss, right, counts = trainer.evaluate(best, test)
         found = {
             "test_accuracy": right / samples,
             "test_right": right,
             "test_samples": samples,
             "test_loss": loss,
         }
+        if not test.multi:
+            present = count_classes(test.labels, counts.shape[1])
+            found["test_balanced_accuracy"] = mean_recall(counts[1], present)
     found |= {
         "best_epoch": epoch,
         "epochs": trainer.epoch,
         "stopped_early": trainer.epoch < trainer.optimization.epochs,
         "parameters": trainer.model.number_of_parameters(),
         "training_seconds": round(trainer.seconds, 3),
-        "warnings": list(trainer.warnings.values()),
     }
     if trainer.validation:
-        found["validation_accuracy"] = trainer.history[epoch - 1]["validation_accuracy"]
-    return found
+        kinds = ("validation_accuracy", "validation_balanced_accuracy")
+        row = trainer.history[epoch - 1]
+        found |= {kind: row[kind] for kind in kinds if kind in row}
+    if samples and not test.multi and trainer.options.data.name not in NAMES:
+        found["baselines"] = _baselines(trainer)
+        worse = diagnosis.no_better(found, trainer.options, _counts(trainer.data))
+        trainer.warnings |= {"linear": worse} if worse else {}
+    return found | {"warnings": list(trainer.warnings.values())}
+
+
+def _baselines(trainer):
+    """Evaluate two simple classifiers on the test images of custom data."""
+    data, (least, most) = trainer.data, LINEAR_SECONDS
+    majority, accuracy = baselines.majority(data.train.labels, data.test)
+    return {
+        "majority": {"class": data.class_names[majority], "accuracy": accuracy},
+        "linear": baselines.linear(
+            data.train,
+            data.test,
+            seed=trainer.options.run.seed,
+            seconds=min(max(least, LINEAR_SHARE * trainer.seconds), most),
+            stop=trainer.stop,
+        ),
+    }
+
+
+def _counts(data):
+    return count_classes(data.train.labels, len(data.class_names))
 
 
 def circumstances(trainer, command) -> dict:

@@ -14,16 +14,16 @@ import numpy as np
 from minicaps.backend import to_host
 from minicaps.data import NAMES
 from minicaps.data.batches import batches, number_of_batches, resident
-from minicaps.data.dataset import count_classes
+from minicaps.data.dataset import count_classes, mean_recall
 from minicaps.data.images import background
 from minicaps.data.ink import drawn
 from minicaps.errors import Interrupted
 from minicaps.models.losses import check_several
 from minicaps.runs import checkpoint
-from minicaps.runs.building import build_model, tell_apart
+from minicaps.runs.building import build_model
 from minicaps.runs.inference import evaluate
 from minicaps.storage import write_csv
-from minicaps.train import diagnosis, summary
+from minicaps.train import ancestry, diagnosis, summary
 from minicaps.train.step import Learner
 
 
@@ -46,6 +46,11 @@ class Trainer:
         self.model = build_model(options, data).astype(np.dtype(options.run.precision)).to(device)
         if data.multi:
             check_several(own.loss, self.model)
+            if options.data.balance:
+                raise ValueError(
+                    "--balance requires exactly one class per image, but the data is multi-label:"
+                    " leave it out"
+                )
         self.model.preprocessing = replace(
             self.model.preprocessing,
             background=self._background(),
@@ -60,6 +65,7 @@ class Trainer:
         self.epoch = self.batch = 0
         self._rest_of_epoch()  # rejects an unsuitable augmentation now, not during training
         self.history, self.best, self.seconds, self.warnings = [], None, 0.0, {}
+        self.note = self.seen_before = None  # about the run from which this one starts
 
     def _background(self):
         """Return the background of the training images; "mixed" for custom photographs."""
@@ -70,6 +76,9 @@ class Trainer:
     def run(self):
         """Train to the last epoch and return `minicaps.train.summary.results`."""
         self.display.start(self)
+        if self.note:
+            self.display.note(self.note)
+        self._tell("seen before", self.seen_before)
         few = diagnosis.few_steps(self.optimization, len(self.training))
         if self.options.run.start_from is None:  # otherwise, it is already trained
             self._tell("few steps", few, self.display.note)
@@ -115,6 +124,7 @@ class Trainer:
             start=self.batch,
             fill=options.data.fill,
             parts=bool(options.data.compose and options.model.reconstruction),
+            balance=bool(options.data.balance),
             **options.data.augmentation,
         )
 
@@ -155,14 +165,17 @@ class Trainer:
             row["reconstruction_loss"] = reconstruction / len(self.training)
         answers = None
         if self.validation:
-            answers = self.device.xp.zeros(self.model.config["classes"], np.int64)
-            loss, right = self.evaluate(self.model, self.validation, answers=answers)
+            loss, right, counts = self.evaluate(self.model, self.validation)
+            answers = counts[0]
             if not np.isfinite(loss):
                 self.learner.diverged("validation loss")
             row |= {
                 "validation_loss": loss,
                 "validation_accuracy": right / len(self.validation),
             }
+            if self.options.data.balance:
+                present = count_classes(to_host(self.validation.labels), counts.shape[1])
+                row["validation_balanced_accuracy"] = mean_recall(counts[1], present)
         seconds = self.seconds - sum(row["seconds"] for row in self.history)
         row |= {
             "learning_rate": self.learner.learning_rate(self.epoch, self.batches - 1),
@@ -173,7 +186,8 @@ class Trainer:
         self.epoch, self.batch = self.epoch + 1, 0
         self._diagnose(row, answers)
         self.learner.start_epoch()
-        quality = [row.get("validation_accuracy", 0), -row.get("validation_loss", 0)]
+        kind = "balanced_accuracy" if self.options.data.balance else "accuracy"
+        quality = [row.get(f"validation_{kind}", 0), -row.get("validation_loss", 0)]
         if self.best is None or not self.validation or quality > self.best["quality"]:
             self.best = {"epoch": self.epoch, "quality": quality}
             self.save("best.npz")
@@ -196,12 +210,17 @@ class Trainer:
         self._tell("gradient", diagnosis.exploding(float(self.learner.gradient_norm)))
         if answers is not None and 2 * self.epoch > self.optimization.epochs:
             names = self.data.class_names
-            never = diagnosis.never_predicted(to_host(answers), present, len(labels), names)
+            never = diagnosis.never_predicted(answers, present, len(labels), names)
             self._tell("never predicted", never)
 
-    def evaluate(self, model, split, **keywords):
-        """Return the mean loss and the number of correct predictions of a model on a split."""
-        return evaluate(model, split, self.optimization.loss, stop=self.stop, **keywords)
+    def evaluate(self, model, split):
+        """Return the mean loss, the number of correct predictions, and counts for each class.
+
+        The counts (2, J) are the numbers of predictions and of correct predictions.
+        """
+        counts = self.device.xp.zeros((2, model.config["classes"]), np.int64)
+        own = {"stop": self.stop, "counts": counts}
+        return *evaluate(model, split, self.optimization.loss, **own), to_host(counts)
 
     def save(self, name):
         """Write a checkpoint with everything needed to resume the run."""
@@ -238,16 +257,8 @@ class Trainer:
 
     def start_from(self, path):
         """Load the parameters of a checkpoint; raise ValueError if they do not match the model."""
-        arrays, meta = checkpoint.load(path, needs=("model", "options"))
-        try:
-            self.model.load_state_dict(checkpoint.unpack(arrays, "model"))
-        except ValueError as error:
-            here = {"model": self.model.config, "options": self.options.to_dict()}
-            why = tell_apart(meta, here) or error
-            raise ValueError(
-                f"{path} contains a different network: {why}; give the same options and data as its"
-                " run (they are in its config.json), or leave --start-from out"
-            ) from error
+        self.note = ancestry.take_over(self.model, self.options, path)
+        self.seen_before = ancestry.seen_before(self.splits, self.options.data.name, path)
 
     def load(self, arrays, meta):
         """Resume from a checkpoint of this run; raise ValueError if it does not match the data."""

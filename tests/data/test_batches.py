@@ -282,3 +282,43 @@ def test_pictures_stay_where_they_are_if_a_gpu_has_no_room(strict_cupy, monkeypa
 def test_the_cpu_copies_no_pictures():
     split = split_of(9)
     assert resident(split, choose_device("cpu")) is split
+
+
+# ---- balanced classes
+
+
+def uneven(counts=(9, 3, 1)):
+    """Make a split with the given number of images per class, each with pixels of its own."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    return Split(split_of(len(labels)).images, labels)
+
+
+def drawn(split, **options):
+    """Return the labels of an epoch, and the index of each of its images in the split."""
+    found = list(batches(split, 4, seed=3, balance=True, **options))
+    images, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return labels, (images[:, None] == split.images).all(axis=(2, 3, 4)).argmax(axis=1)
+
+
+def test_a_balanced_epoch_has_as_many_images_of_each_class():
+    split = uneven()
+    labels, which = drawn(split)
+    assert sorted(np.bincount(labels)) == [4, 4, 5]
+    assert np.array_equal(split.labels[which], labels)
+    times = np.bincount(which, minlength=13)
+    assert times[:9].max() == 1  # large class: no image twice
+    assert times[9:12].min() >= 1 and np.ptp(times[9:12]) <= 1  # small class: in turn
+
+
+def test_balanced_epochs_differ_and_resume_bit_identically():
+    split = uneven()
+    assert not np.array_equal(drawn(split)[1], drawn(split, epoch=1)[1])
+    whole = list(batches(split, 4, seed=3, epoch=2, shift=1, balance=True))
+    assert equal(
+        list(batches(split, 4, seed=3, epoch=2, shift=1, balance=True, start=2)), whole[2:]
+    )
+
+
+def test_over_many_epochs_every_image_is_drawn():
+    seen = set(np.concatenate([drawn(uneven(), epoch=k)[1] for k in range(20)]).tolist())
+    assert seen == set(range(13))

@@ -3,19 +3,24 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.image
 import numpy as np
 import pytest
 from commands import said_by
 from evaluations import FILES, folder_of, measured, predictions, table
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import (
+    confusion_matrix,
+    precision_recall_fscore_support,
+    top_k_accuracy_score,
+)
 from thinning import thinned
 from tiny_runs import edit, run, saved, summary
 
 from minicaps import models
 from minicaps.backend import choose_device
-from minicaps.data import load
+from minicaps.data import Split, load
 from minicaps.data.batches import batches
 from minicaps.evaluate import __main__ as evaluate
 from minicaps.evaluate import metrics
@@ -69,7 +74,7 @@ def test_counts_are_those_of_an_independent_reference():
     assert rows[0][:3] == ["picture", "class", "answer"] and len(rows) == 31
     for k, row in enumerate(rows[1:]):
         assert row[:3] == [str(k), str(test.labels[k]), str(answers[k])]
-        own = [lengths[k, answers[k]], lengths[k, test.labels[k]]]
+        own = [lengths[k, answers[k]], lengths[k, test.labels[k]], *lengths[k]]
         np.testing.assert_allclose(np.array(row[3:], float), own, rtol=1e-4)
 
 
@@ -236,3 +241,53 @@ def test_colour_and_batches_of_one(tmp_path):
     split = json.loads((folder / "split.json").read_text())
     assert list(predictions(folder / "evaluation")) == split["test"]
     assert next(batches(load(str(data)).test, 9))[0].shape[1] == 3
+
+
+# ---- top K
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_top_k_accuracy_is_that_of_scikit_learn(capsys):
+    folder = run()
+    found = measured(folder, "--top", "3")
+    rows = table(folder / "evaluation/predictions.csv")
+    assert rows[0][5:] == DIGITS
+    scores, labels = np.array(rows[1:])[:, 5:].astype(float), [int(row[1]) for row in rows[1:]]
+    share = top_k_accuracy_score(labels, scores, k=3, labels=range(10))
+    assert found["top"]["accuracy"] == pytest.approx(share)
+    low, high = metrics.wilson(right := found["top"]["right"], 30)
+    assert found["top"]["interval_95"] == [low, high]
+    line = f"Top 3 {share:.2%} ({right} of 30 images), 95% interval {low:.2%} to {high:.2%}\n"
+    assert line in capsys.readouterr().out
+    assert measured(folder, "--top", "1")["top"]["right"] == found["right"]
+    assert "top" not in measured(folder)  # ten classes only
+
+
+def test_the_top_5_accuracy_is_reported_for_many_classes():
+    scores, labels = np.eye(20)[::-1], np.arange(20)
+    scores[0, :5] = 2, 3, 4, 5, 6  # the correct class is the fifth
+    model = SimpleNamespace(
+        multi=False,
+        loss="margin",
+        logits=False,
+        raw_score="length",
+        class_names=list(map(str, labels)),
+    )
+    split = Split(np.zeros((20, 1, 2, 2), np.float32), labels)
+    top = Evaluation(model, split, scores).measure()["top"]
+    wanted = top_k_accuracy_score(labels, scores - 1e-6 * labels, k=5, labels=labels)
+    assert (top["k"], top["accuracy"]) == (5, wanted)
+
+
+@pytest.mark.parametrize(
+    ("data", "top", "message"),
+    [
+        ((), "10", "--top 10 of 10 classes is always correct: choose a smaller K"),
+        ((), "0", "must be a whole number of at least 1"),
+        (("--compose", "2"), "3", "--top applies to single-label data only"),
+    ],
+)
+def test_a_senseless_top_k_is_refused(capsys, data, top, message):
+    folder = run(*data)
+    said = said_by(capsys, evaluate.main, folder, "--top", top, code=2)
+    assert message in said.err and not (folder / "evaluation").exists()

@@ -281,3 +281,93 @@ def test_other_data_leave_the_results_of_the_run_alone(trained, tmp_path):
         "evaluation-train",
     ]
     assert json.loads((trained / "evaluation/evaluation.json").read_text()) == before
+
+
+def results(folder):
+    """Return {folder: (data, part)} of all evaluations in a run folder."""
+    found = {}
+    for path in folder.glob("evaluation*/evaluation.json"):
+        result = json.loads(path.read_text())
+        found[path.parent.name] = (result["data"], result["part"])
+    return found
+
+
+def test_no_evaluation_replaces_that_of_other_images(trained, pets, tmp_path):
+    """Test data named like a part, like other data, like the run's own, and with another ending."""
+    one = folder_of(tmp_path / "one/new", {"cat": 2})
+    two = folder_of(tmp_path / "two/new", {"dog": 2})
+    part = folder_of(tmp_path / "train", {"eel": 2})
+    own = folder_of(tmp_path / "copy/pets", {"cat": 2})
+    np.savez("new.npz", images=noise(0, 2, *SIZE, 3), labels=[0, 1])
+    shutil.copytree(pets, tmp_path / "moved")
+    for _ in range(2):  # the second time, each replaces its own
+        for arguments in (
+            (),
+            ("--top", "2"),
+            ("--data", pets),
+            ("--data", one),
+            ("--data", two),
+            ("--data", "new.npz"),
+            ("--data", part),
+            ("--part", "train"),
+            ("--data", own),
+            ("--data", "moved"),
+            ("--data", "moved", "--part", "test"),
+        ):
+            measured(trained, *arguments)
+    assert results(trained) == {
+        "evaluation": (str(pets), "test"),
+        "evaluation-new": (str(one), "all"),
+        "evaluation-new-2": (str(two), "all"),
+        "evaluation-new-3": (str(tmp_path / "new.npz"), "all"),
+        "evaluation-train": (str(part), "all"),
+        "evaluation-train-2": (str(pets), "train"),
+        "evaluation-pets": (str(own), "all"),
+        "evaluation-moved": (str(tmp_path / "moved"), "all"),
+        "evaluation-moved-test": (str(tmp_path / "moved"), "test"),
+    }
+
+
+def test_a_chosen_folder_is_not_replaced_by_other_images_either(trained, tmp_path, capsys):
+    before, root = measured(trained), folder_of(tmp_path / "new", {"cat": 1})
+    for arguments in (("--data", root), ("--part", "train")):
+        said = refusal(capsys, trained, *arguments, "--out", trained / "evaluation", code=2)
+        assert f"holds an evaluation of {tmp_path}/pets (test): choose another --out" in said
+    assert json.loads((trained / "evaluation/evaluation.json").read_text()) == before
+    assert measured(trained, out=trained / "evaluation")["samples"] == before["samples"]
+
+
+def test_a_long_name_of_the_data_is_cut(trained, tmp_path):
+    folder_of(tmp_path / ("n" * 250), {"cat": 1})
+    measured(trained, "--data", "n" * 250)
+    assert list(results(trained)) == ["evaluation-" + "n" * 100]
+
+
+def test_the_baselines_of_the_run_are_reported_for_its_test_images_only(trained, tmp_path, capsys):
+    stored = summary(trained)["baselines"]
+    most, linear = stored["majority"], stored["linear"]
+    line = f"Baselines: always {most['class']!r} {most['accuracy']:.2%}"
+    accuracy, balanced = (linear[key] for key in ("accuracy", "balanced_accuracy"))
+    whole = f"{line}, linear classifier {accuracy:.2%} (balanced {balanced:.2%})\n"
+    capsys.readouterr()
+    found = measured(trained)
+    assert found["baselines"] == stored and whole in capsys.readouterr().out
+    assert found["balanced_accuracy"] == summary(trained)["test_balanced_accuracy"]
+    root = folder_of(tmp_path / "new", {"cat": 1, "eel": 3}, start=50)
+    found = measured(trained, "--data", root)
+    assert found["baselines"] == {"majority": {"class": most["class"], "accuracy": 0.75}}
+    recalls = [row["recall"] for row in found["classes"] if row["pictures"]]
+    assert found["balanced_accuracy"] == pytest.approx(np.mean(recalls))
+    assert "linear" not in capsys.readouterr().out
+
+
+def test_a_run_without_stored_baselines_compares_with_the_most_frequent_class(trained, tmp_path):
+    (trained / "summary.json").unlink()
+    root = folder_of(tmp_path / "new", {"cat": 1, "dog": 4})
+    majority = {"class": "dog", "accuracy": 0.8}
+    assert measured(trained, "--data", root)["baselines"] == {"majority": majority}
+
+
+def test_built_in_data_have_no_baselines(capsys):
+    assert "baselines" not in measured(run())
+    assert "aselines" not in capsys.readouterr().out

@@ -6,7 +6,7 @@ from thinning import thinned
 from tiny_runs import TINY, edit, go_on, refused, run, saved, summary
 
 from minicaps import Tensor, data, models, ops
-from minicaps.runs.configuration import OptimizationOptions
+from minicaps.runs.configuration import OptimizationOptions, Options
 from minicaps.train import diagnosis, trainer
 from minicaps.train.trainer import Trainer
 
@@ -252,3 +252,46 @@ def test_a_run_that_diverges_names_the_parameter(monkeypatch, capsys):
     monkeypatch.setattr(Trainer, "_step", spoiling)
     said = refused(capsys, *TINY, "--out", "run", code=1)
     assert "in step 2 (epoch 1), first in the parameter classes.weight." in said
+
+
+# ---- after training
+
+
+def compared(counts, accuracy, balanced, **options):
+    """Compare a network with a linear classifier of accuracy 0.8 and balanced accuracy 0.5."""
+    linear = {"accuracy": 0.8, "balanced_accuracy": 0.5}
+    found = {"test_accuracy": accuracy, "test_balanced_accuracy": balanced}
+    options = Options.from_dict({"learning_rate": 0.003} | options)
+    found |= {"baselines": {"linear": linear}}
+    return diagnosis.no_better(found, options, counts)
+
+
+def test_a_network_no_better_than_a_linear_classifier():
+    even, uneven = np.array([5, 14]), np.array([5, 15])
+    assert compared(even, 0.81, 0.4) is None
+    said = compared(even, 0.8, 0.6)
+    assert "(accuracy 80.00% and 80.00%): try --shift 2 --batch-size 16 --epochs 50 --learn" in said
+    assert compared(uneven, 0.7, 0.51) is None
+    said = compared(uneven, 0.9, 0.45)
+    assert "(balanced accuracy 45.00% and 50.00%)" in said and "--balance" in said
+    assert "--balance" not in compared(uneven, 0.9, 0.45, balance=True)
+    options = {"batch_size": 16, "epochs": 50, "learning_rate": 0.001, "schedule": "cosine"}
+    assert compared(even, 0.5, 0.5, **options, shift=1).endswith("try more images")
+
+
+def test_a_run_of_custom_data_compares_itself_with_baselines(tmp_path, capsys):
+    labels = np.arange(60) % 2
+    images = np.zeros((60, 17, 17), dtype=np.float32)
+    images[labels == 1, 2:15, 2:15] = 1
+    np.savez("two.npz", images=images, labels=labels, class_names=["off", "on"])
+    folder = run("--data", "two.npz", "--limit", "48", "--learning-rate", "1e-30")
+    found, said = summary(folder), capsys.readouterr().out
+    linear = found["baselines"]["linear"]
+    assert (linear["accuracy"], linear["balanced_accuracy"]) == (1, 1)
+    assert found["baselines"]["majority"] == {"class": "off", "accuracy": 0.5}
+    assert f"images, balanced {found['test_balanced_accuracy']:.2%}) with the model of" in said
+    assert (
+        "\nBaselines: always 'off' 50.00%, linear classifier 100.00% (balanced 100.00%)\n" in said
+    )
+    (warning,) = (text for text in found["warnings"] if "linear" in text)
+    assert f"\nNote: {warning}\n" in said

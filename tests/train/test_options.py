@@ -80,6 +80,7 @@ NONSENSE = {
     "rotate": ("-1", "181", "inf", *NO_NUMBERS),
     "zoom": ("-0.1", "1", "inf", *NO_NUMBERS),
     "brightness": ("-0.1", "1", "inf", *NO_NUMBERS),
+    "balance": ("maybe", "0", "True", ""),
     "iterations": ("0", *NO_COUNTS),
     "inverse_temperature": ("0", "-1", "inf", "1e999", *NO_NUMBERS),
     "dropout": ("1", "-0.1", "inf", *NO_NUMBERS),
@@ -164,7 +165,7 @@ def given(name):
     values = {"dropout": 0.1, "out": "x", "size": 30, "seeds": 2, "layout": "below"}
     value = (values | {"frames": "all"}).get(name, value)
     value = CHANGES_WHAT_IS_LEARNED.get(name, value)
-    return [flag(name)] if name in SWITCHES else [flag(name), str(value)]
+    return [flag(name)] if value == "True" or name in SWITCHES else [flag(name), str(value)]
 
 
 @pytest.mark.parametrize("model", models.MODELS)
@@ -249,6 +250,7 @@ CHANGES_WHAT_IS_LEARNED = {
     "flip": "horizontal",
     "brightness": "0.2",
     "invert": "yes",
+    "balance": "True",
     "preset": "paper",
     "routing": "learned",
     "update": "recompute",

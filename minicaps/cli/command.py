@@ -90,14 +90,18 @@ def _system(error):
 
 
 def fail(name, message, code=1):
-    """Print an error message to standard error and return the exit code."""
-    print(f"{name}: {_printable(str(message))}", file=sys.stderr)
+    """Print an error message to standard error and return the exit code.
+
+    Only newlines before indented lines remain: a file name could fake a message with any other.
+    """
+    text = "\n  ".join(map(printable, str(message).split("\n  ")))
+    tqdm.write(f"{name}: {text}", file=sys.stderr)
     return code
 
 
-def _printable(text):
+def printable(text):
     """Escape control characters, which a file name may contain and a terminal would obey."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 @contextmanager

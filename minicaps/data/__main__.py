@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from minicaps.cli.command import WrongUsage, guarded, number, start, usage
+from minicaps.cli.command import WrongUsage, guarded, number, printable, start, usage
 from minicaps.data import NAMES, baselines, download, load, strokes
 from minicaps.data.arguments import parse_size
 from minicaps.data.dataset import count_classes, of_class
@@ -220,7 +220,7 @@ def _show_own(options):
     if options.path.resolve() in out.resolve().parents:
         raise DataError(f"{out} would be inside the data folder: choose another place with --out")
     for note in data.notes:
-        print(f"Note: {note}")
+        print(f"Note: {printable(note)}")
     _describe(data)
     _picture(out, data, ink=False)
 

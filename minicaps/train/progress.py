@@ -5,6 +5,8 @@ import time
 
 from tqdm import tqdm
 
+from minicaps.cli.command import fail, printable
+
 
 def describe(trainer):
     """Print a description of the device, the data and the network."""
@@ -17,7 +19,7 @@ def describe(trainer):
     if data.multi:
         print("Accuracy: fraction of images with exactly the present classes predicted")
     for sentence in data.notes:
-        print(f"Note: {sentence}")
+        print(f"Note: {printable(sentence)}")
     model, loss = options.model, options.optimization.loss
     about = {"preset": model.preset, "routing": model.routing, "loss": loss}
     about = [f"{key} {value}" for key, value in about.items() if value is not None]
@@ -54,11 +56,11 @@ class Display:
     def note(self, sentence):
         """Show a note about a setting that may be intentional."""
         if not self.quiet:
-            tqdm.write(f"Note: {sentence}")
+            tqdm.write(f"Note: {printable(sentence)}")
 
     def warn(self, sentence):
         """Show a warning, even if `quiet` is true."""
-        tqdm.write(f"{self.name}: {sentence}", file=sys.stderr)
+        fail(self.name, sentence)
 
     def close(self):
         if self.bar is not None:

@@ -24,14 +24,13 @@ from minicaps.data.images import file_names, read_picture
 from minicaps.errors import DataError
 from minicaps.models import inspection
 from minicaps.models.base import EVALUATION_BATCH
-from minicaps.models.multilabel import SEEN
+from minicaps.predict.doubt import seen_classes
 from minicaps.predict.printing import ALL, BEST, PRINTERS, headline_of
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder
 
 NAME = "minicaps.predict"
 AUTO = {"auto": "auto", "yes": True, "no": False}
-NAMED = 3  # classes listed by name in a doubt
 FIGURES = 20  # most images for which figures are drawn without being requested
 NO_MEMORY = "there is not enough memory for this image: make it smaller"
 ABOUT = """\
@@ -219,7 +218,7 @@ def _completed(model, facts, scores):
     """Add the prediction to the facts about an image. scores: array (J,)."""
     ranking, names = np.argsort(-scores, kind="stable"), model.class_names
     named = {names[k]: float(scores[k]) for k in ranking}
-    seen, doubt = _seen(model, named)
+    seen, doubt = seen_classes(model, named)
     found = {"answer": names[ranking[0]], "seen": seen, "doubt": doubt, "score": model.score}
     return {"file": facts["file"], **found, "scores": named, **facts}
 
@@ -235,27 +234,6 @@ def _drawn(run, facts, shown, figure):
     except MemoryError:
         return _without_memory(facts["file"])
     return result
-
-
-def _seen(model, scores):
-    """Return the detected classes and a description of any doubt about the prediction.
-
-    The description is None for a clear prediction. For multi-label images, predictions with several
-    classes or with no class are valid and raise no doubt.
-    """
-    what, values = model.score, scores
-    if model.shares:
-        total = sum(scores.values()) or 1
-        what, values = "share", {name: value / total for name, value in scores.items()}
-    seen, doubt = [name for name, value in values.items() if value > SEEN], None
-    if model.multi:
-        return seen, doubt
-    if not seen:
-        doubt = f"none of the classes is seen (no {what} is above {SEEN})"
-    elif len(seen) > 1:
-        more = f" and {len(seen) - NAMED} more" if len(seen) > NAMED else ""
-        doubt = f"several classes are seen ({what} above {SEEN}): {', '.join(seen[:NAMED])}{more}"
-    return seen, doubt
 
 
 def _draw(run, shown, view, result):

@@ -22,7 +22,7 @@ from minicaps.errors import Interrupted
 from minicaps.models.base import EVALUATION_BATCH
 from minicaps.runs.configuration import Options
 from minicaps.runs.inference import evaluate
-from minicaps.train.progress import describe
+from minicaps.train.progress import about, describe
 from minicaps.train.trainer import Trainer
 
 WARM = 2  # steps: after two, the optimizer has its state and the allocator has settled
@@ -51,22 +51,15 @@ def show(session, options):
     epoch = trainer.batches * found["step"] + validated * found["picture"]
     print(
         f"Time: {1000 * found['step']:,.1f} ms per step, {trainer.batches:,} steps per epoch, and"
-        f" {validated:,} validation images: {_duration(epoch)} per epoch"
+        f" {validated:,} validation images: {about(epoch)} per epoch"
     )
     runs, most = options.run.seeds or 1, "at most " if own.patience else ""
     total = runs * (own.epochs * epoch + tested * found["picture"])
     several = f" in {runs} runs" if runs > 1 else ""
     print(
-        f"Total: {most}{_duration(total)} for {own.epochs} epochs and a test on {tested:,}"
+        f"Total: {most}{about(total)} for {own.epochs} epochs and a test on {tested:,}"
         f" images{several}"
     )
-
-
-def _duration(seconds):
-    if seconds < 90:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
 # ---- in a separate process

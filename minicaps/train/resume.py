@@ -68,7 +68,10 @@ class Session:
         """Train, evaluate, draw the figures, and print the result."""
         with self.stop.listening():
             summary = train(trainer, self.command)
-        _say(summary, trainer.folder)
+            _say(summary)
+            draw(trainer)
+        files = ", ".join(sorted(p.name for p in trainer.folder.iterdir()))
+        print(f"Results: {trainer.folder}/ ({files})")
         return summary
 
 
@@ -89,22 +92,24 @@ def make_trainer(options, dataset, device, display, stop) -> Trainer:
 
 
 def train(trainer, command) -> dict:
-    """Finish training, evaluate the network, write the results, and return the summary.
-
-    The results consist of the summary and the figures.
+    """Finish training, evaluate the network, write the summary, and return it.
 
     command: command or call that reproduces the run.
     """
-    folder, test = trainer.folder, trainer.data.test
     summary = trainer.run() | circumstances(trainer, command)
-    write_json(folder / "summary.json", summary)
+    write_json(trainer.folder / "summary.json", summary)
+    return summary
+
+
+def draw(trainer):
+    """Draw the figures of a finished run."""
+    folder, test = trainer.folder, trainer.data.test
     plotting.curves(trainer.history, folder / "curves.png")
     if trainer.options.model.reconstruction and test:
         model = load_model(folder, trainer.device)
-        draw = plotting.members if test.multi else plotting.reconstructions
+        draw_on = plotting.members if test.multi else plotting.reconstructions
         drawn = inspection.redrawn(model, test, trainer.data.class_names)
-        draw(*drawn, folder / "reconstructions.png")
-    return summary
+        draw_on(*drawn, folder / "reconstructions.png")
 
 
 def write_config(trainer):
@@ -150,7 +155,7 @@ def _check_parts(trainer, path):
 # ---- the results of a run
 
 
-def _say(summary, folder):
+def _say(summary):
     right, samples = summary["test_right"], summary["test_samples"]
     early = f", stopped after epoch {summary['epochs']} because validation no longer improved"
     print(
@@ -158,4 +163,3 @@ def _say(summary, folder):
         f" model of epoch {summary['best_epoch']}, after {summary['training_seconds']:.0f} s of"
         f" training{early if summary['stopped_early'] else ''}."
     )
-    print(f"Results: {folder}/ ({', '.join(sorted(p.name for p in folder.iterdir()))})")

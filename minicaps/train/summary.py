@@ -19,7 +19,8 @@ def results(trainer) -> dict:
         raise CheckpointError(f"{path} contains a different network than this run trains")
     epoch, found = trainer.best["epoch"], {}
     if samples := len(trainer.data.test):
-        loss, right = trainer.evaluate(best, trainer.data.test)
+        trainer.display.test(trainer)
+        loss, right = trainer.evaluate(best, trainer.data.test, progress="test")
         found = {
             "test_accuracy": right / samples,
             "test_right": right,

@@ -143,7 +143,9 @@ class Trainer:
         answers = None
         if self.validation:
             answers = self.device.xp.zeros(self.model.config["classes"], np.int64)
-            loss, right = self.evaluate(self.model, self.validation, answers=answers)
+            loss, right = self.evaluate(
+                self.model, self.validation, answers=answers, progress="validation"
+            )
             if not np.isfinite(loss):
                 self.learner.diverged("validation loss")
             row |= {
@@ -186,8 +188,9 @@ class Trainer:
             never = diagnosis.never_predicted(to_host(answers), present, len(labels), names)
             self._tell("never predicted", never)
 
-    def evaluate(self, model, split, **keywords):
+    def evaluate(self, model, split, *, progress, **keywords):
         """Return the mean loss and the number of correct predictions of a model on a split."""
+        keywords["progress"] = None if self.options.run.quiet else progress
         return evaluate(model, split, self.optimization.loss, stop=self.stop, **keywords)
 
     def save(self, name):

@@ -61,7 +61,9 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.figures is False and options.out:
         parser.error("--out has no effect with --no-figures: leave one of them out")
-    return guarded(NAME, partial(_run, options))
+    # Images that need too much memory are reported one by one
+    no_memory = "close other programs, or use a network for smaller images"
+    return guarded(NAME, partial(_run, options), no_memory=no_memory)
 
 
 def _parser():

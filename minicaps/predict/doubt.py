@@ -3,31 +3,35 @@
 from minicaps.models.multilabel import SEEN
 
 NAMED = 3  # classes listed by name in a doubt
+# After the spread loss, a class is a rival if its activation exceeds this fraction of the highest.
+# On strokes, 97% of the predictions without a rival are correct, and 64% of those with one
+# (capsule-cnn after 3 epochs, 85% of all predictions are correct).
+RIVAL = 0.9
 
 
 def seen_classes(model, scores) -> tuple[list[str], str | None]:
     """Return the classes seen in an image and a description of any doubt about the prediction.
 
-    Each loss teaches its own scale, and a class is seen if its value on this scale exceeds one
-    half: a length or a probability is used as it is, the activations of capsules trained with
-    cross-entropy are divided by their sum (their share), and those trained with the spread loss,
-    which compares activations but sets no level, by the highest.
+    Each loss teaches its own scale. The margin loss teaches lengths, and logits become
+    probabilities: a class is seen above one half. With cross-entropy, the same holds for a
+    capsule's share of the sum of all lengths. The spread loss compares activations but sets no
+    level: the classes that come close to the highest activation are seen.
 
     The description is None for a clear prediction. For multi-label images, predictions with several
     classes or with no class are valid and raise no doubt.
 
     scores: {class name: score}, highest first.
     """
-    what, whole = model.score, 1.0
+    what, limit = f"{model.score} above {SEEN}", SEEN
     if model.shares:
-        what, whole = "share", sum(scores.values())
+        what, limit = f"share above {SEEN}", SEEN * sum(scores.values())
     elif model.loss == "spread":
-        what, whole = f"{model.score} relative to the highest", max(scores.values())
-    seen = [name for name, value in scores.items() if value > SEEN * whole]
+        what = f"{model.score} within {1 - RIVAL:.0%} of the highest"
+        limit = RIVAL * max(scores.values())
+    seen = [name for name, value in scores.items() if value > limit]
     if model.multi or len(seen) == 1:
         return seen, None
     if not seen:
-        return seen, f"none of the classes is seen (no {what} is above {SEEN})"
+        return seen, f"none of the classes is seen (no {what})"
     more = f" and {len(seen) - NAMED} more" if len(seen) > NAMED else ""
-    several = f"{', '.join(seen[:NAMED])}{more}"
-    return seen, f"several classes are seen ({what} above {SEEN}): {several}"
+    return seen, f"several classes are seen ({what}): {', '.join(seen[:NAMED])}{more}"

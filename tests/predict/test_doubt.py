@@ -7,9 +7,9 @@ from minicaps.models.losses import usual_loss
 from minicaps.predict.doubt import seen_classes
 
 NAMES = "abcde"
-NONE = "none of the classes is seen (no {} is above 0.5)"
-SEVERAL = "several classes are seen ({} above 0.5): {}"
-RELATIVE = "activation relative to the highest"
+NONE = "none of the classes is seen (no {})"
+SEVERAL = "several classes are seen ({}): {}"
+CLOSE = "activation within 10% of the highest"
 
 
 def doubt(name, scores, loss=None, **options):
@@ -27,9 +27,11 @@ def doubt(name, scores, loss=None, **options):
         ((0.3, 0.05, 0.02), ("a", None)),  # as after three epochs
         ((0.97, 0.03), ("a", None)),
         ((1e-6, 4e-7), ("a", None)),
-        ((0.3, 0.2, 0.1), ("ab", SEVERAL.format(RELATIVE, "a, b"))),
-        ((0.9, 0.9, 0.9, 0.9), ("abcd", SEVERAL.format(RELATIVE, "a, b, c and 1 more"))),
-        ((0,), ("", NONE.format(RELATIVE))),
+        ((0.655, 0.606, 0.603), ("abc", SEVERAL.format(CLOSE, "a, b, c"))),  # after one epoch
+        ((0.3, 0.28, 0.1), ("ab", SEVERAL.format(CLOSE, "a, b"))),
+        ((0.95, 0.71, 0.67), ("a", None)),  # all above one half
+        ((0.9, 0.9, 0.9, 0.9), ("abcd", SEVERAL.format(CLOSE, "a, b, c and 1 more"))),
+        ((0,), ("", NONE.format(CLOSE))),
     ],
 )
 def test_the_spread_loss_compares_activations(scores, expected):
@@ -40,8 +42,8 @@ def test_the_spread_loss_compares_activations(scores, expected):
     ("scores", "expected"),
     [
         ((0.51, 0.49), ("a", None)),
-        ((0.3, 0.05, 0.02), ("", NONE.format("length"))),  # m⁺ is 0.9, m⁻ is 0.1
-        ((0.9, 0.6), ("ab", SEVERAL.format("length", "a, b"))),
+        ((0.3, 0.05, 0.02), ("", NONE.format("length above 0.5"))),  # m⁺ is 0.9, m⁻ is 0.1
+        ((0.9, 0.6), ("ab", SEVERAL.format("length above 0.5", "a, b"))),
     ],
 )
 def test_the_margin_loss_teaches_lengths(scores, expected):
@@ -53,8 +55,8 @@ def test_the_margin_loss_teaches_lengths(scores, expected):
     ("scores", "expected"),
     [
         ((0.3, 0.05, 0.02), ("a", None)),
-        ((0.3, 0.2, 0.1, 0.1), ("", NONE.format("share"))),
-        ((0,), ("", NONE.format("share"))),
+        ((0.3, 0.2, 0.1, 0.1), ("", NONE.format("share above 0.5"))),
+        ((0,), ("", NONE.format("share above 0.5"))),
     ],
 )
 def test_the_cross_entropy_teaches_shares(scores, expected):
@@ -63,7 +65,7 @@ def test_the_cross_entropy_teaches_shares(scores, expected):
 
 @pytest.mark.parametrize(
     ("scores", "expected"),
-    [((0.6, 0.4), ("a", None)), ((0.4, 0.3, 0.3), ("", NONE.format("probability")))],
+    [((0.6, 0.4), ("a", None)), ((0.4, 0.3, 0.3), ("", NONE.format("probability above 0.5")))],
 )
 def test_logits_become_probabilities(scores, expected):
     assert doubt("dense-cnn", scores, preset="small") == expected

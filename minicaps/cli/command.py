@@ -68,7 +68,8 @@ def guarded(name, work, *, no_memory="try fewer or smaller images"):
     Errors that a user can cause are printed as one sentence and result in exit code 1, or 130 for
     Ctrl-C. Each warning is printed only once.
 
-    name: name of the command, such as minicaps.train. no_memory: what to try if memory runs out.
+    name: name of the command, such as minicaps.train. no_memory: what to try if memory runs out, or
+        a function that returns it.
     """
     try:
         with _warned_once(name):
@@ -76,7 +77,8 @@ def guarded(name, work, *, no_memory="try fewer or smaller images"):
     except KeyboardInterrupt:
         return fail(name, "interrupted", code=130)
     except MemoryError:
-        return fail(name, f"there is not enough memory: {no_memory}")
+        advice = no_memory() if callable(no_memory) else no_memory
+        return fail(name, f"there is not enough memory: {advice}")
     except (UserError, OSError) as error:
         return fail(name, _system(error) if isinstance(error, OSError) else error)
 

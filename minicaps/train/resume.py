@@ -23,6 +23,12 @@ class Session:
 
     def __init__(self, name, command):
         self.name, self.command, self.stop = name, command, StopRequest()
+        self.batch_size = 1  # until there is a network
+
+    def advice(self):
+        """Return what to try if memory runs out."""
+        smaller = "a smaller --size, or another --model"
+        return f"try a smaller --batch-size, {smaller}" if self.batch_size > 1 else f"try {smaller}"
 
     def begin(self, options):
         """Start a new run in the folder options.run.out and return its summary at the end."""
@@ -62,7 +68,9 @@ class Session:
                 check_unused(run.out)
             device = device_of(run)  # before data is downloaded
             dataset, display = options.data.load(run.seed), Display(self.name, run.quiet)
-            return make_trainer(options, dataset, device, display, self.stop)
+            trainer = make_trainer(options, dataset, device, display, self.stop)
+        self.batch_size = options.optimization.batch_size
+        return trainer
 
     def _train(self, trainer):
         """Train, evaluate, draw the figures, and print the result."""

@@ -52,7 +52,7 @@ class Trainer:
         self.batches = number_of_batches(len(self.training), own.batch_size)
         self.learner = Learner(self.model, options, device, self.batches)
         self.epoch = self.batch = 0
-        self._rest_of_epoch()  # rejects an unsuitable shift now, not during training
+        self.rest_of_epoch()  # rejects an unsuitable shift now, not during training
         self.history, self.best, self.seconds, self.warnings = [], None, 0.0, {}
 
     def run(self):
@@ -92,7 +92,7 @@ class Trainer:
         patience = self.optimization.patience
         return bool(patience and self.best) and self.epoch - self.best["epoch"] >= patience
 
-    def _rest_of_epoch(self):
+    def rest_of_epoch(self):
         """Return an iterator over the remaining batches of this epoch."""
         options = self.options
         return batches(
@@ -108,7 +108,7 @@ class Trainer:
     def train_epoch(self):
         """Perform all remaining training steps of the current epoch."""
         started, before = time.perf_counter(), self.seconds
-        for batch in self._rest_of_epoch():
+        for batch in self.rest_of_epoch():
             if self.stop:
                 raise Interrupted
             self._step(*batch)

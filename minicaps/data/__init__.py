@@ -15,7 +15,7 @@ from minicaps.data import download, own
 from minicaps.data import strokes as drawn
 from minicaps.data.compose import compose as compose_pictures
 from minicaps.data.dataset import Dataset, Split
-from minicaps.data.images import Target, fitted
+from minicaps.data.images import Target, fitted, sides
 from minicaps.errors import DataError
 
 __all__ = ["NAMES", "DataError", "Dataset", "Split", "load"]
@@ -29,7 +29,7 @@ def load(
     folder: str | Path | None = None,
     limit: int | None = None,
     seed: int = 0,
-    size: Sequence[int] | None = None,
+    size: int | Sequence[int] | None = None,
     compose: int | None = None,
     layout: str = "overlap",
 ) -> Dataset:
@@ -47,7 +47,7 @@ def load(
         full size, so test results remain comparable.
     seed : seed for drawing `strokes`, splitting custom data and composing images
         It has no effect on `mnist` and `fashion-mnist` themselves.
-    size : (height, width) that all images are resized to
+    size : (height, width), or N for both, that all images are resized to
         The aspect ratio is kept, and the rest of the image is filled with zeros.
     compose : number of images of different classes that are combined into each image
         Training images are composed of training images only, test images of test images.
@@ -88,7 +88,9 @@ def _load(name, folder, limit, seed, size):
             f"unknown data set {name!r}, and no such path: choose from {', '.join(NAMES)}, or give"
             " the path of custom data"
         )
-    parts = {part: fitted(getattr(dataset, part), Target(size)) for part in ("train", "test")}
+    parts = {
+        part: fitted(getattr(dataset, part), Target(sides(size))) for part in ("train", "test")
+    }
     return replace(dataset, **parts)
 
 

@@ -74,6 +74,7 @@ def _parser():
     text = f"{', '.join(NAMES)}, or the path of custom data"
     command.add_argument("name", type=_name_or_path, metavar="DATA", help=text)
     command.add_argument("to", type=Path, metavar="FOLDER", help="a new or empty folder")
+    _add_size(command)
     command.set_defaults(run=_export)
 
     _add_shown(commands, folder)
@@ -115,12 +116,7 @@ def _add_own(commands):
         " optionally class_names), or from a folder with four IDX files.",
     )
     command.add_argument("path", type=_path, metavar="PATH", help="the folder or the file")
-    command.add_argument(
-        "--size",
-        type=parse_size,
-        metavar="N|HxW",
-        help="resize images to N×N or H×W pixels, padded with zeros to keep the aspect ratio",
-    )
+    _add_size(command)
     command.add_argument(
         "--seed", type=number(int, 0), default=0, help="seed of the test split (default: 0)"
     )
@@ -131,6 +127,11 @@ def _add_own(commands):
         help="file for the figure of samples (default: NAME-samples.png)",
     )
     command.set_defaults(run=_show_own)
+
+
+def _add_size(command):
+    text = "resize images to N×N or H×W pixels, padded with zeros to keep the aspect ratio"
+    command.add_argument("--size", type=parse_size, metavar="N|HxW", help=text)
 
 
 def _path(text):
@@ -150,7 +151,7 @@ def _png(text):
     path = Path(text)
     if path.suffix.lower() != ".png":
         raise argparse.ArgumentTypeError(f"the figure must be a .png file, got {text!r}")
-    if path.is_dir() or not path.parent.is_dir():
+    if os.path.isdir(path) or not os.path.isdir(path.parent):
         raise argparse.ArgumentTypeError(
             f"cannot write {text!r}: it is a folder, or its parent folder does not exist"
         )
@@ -182,7 +183,7 @@ def _fetch(options):
 
 def _export(options):
     with usage():  # --data-dir for a data set that is not searched for
-        data = load(options.name, folder=options.data_dir)
+        data = load(options.name, folder=options.data_dir, size=options.size)
     results_folder(options.to, "choose another FOLDER")
     if any(options.to.iterdir()):
         raise DataError(f"{options.to} is not empty: choose a new or empty folder")

@@ -2,8 +2,10 @@
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 
@@ -51,6 +53,20 @@ class Target:
                 f" {', '.join(known)}: rename or remove the unknown classes"
             )
         return [known.index(name) for name in names]
+
+
+def sides(size) -> tuple[int, int] | None:
+    """Return a size, given as N or (height, width) in pixels, as a pair; None stays None."""
+    if size is None:
+        return None
+    found = (size, size) if isinstance(size, Integral) else size
+    if not isinstance(found, Sequence | np.ndarray) or len(found) != 2 or isinstance(found, str):
+        found = ()
+    if len(found) == 0 or not all(isinstance(side, Integral) and int(side) >= 1 for side in found):
+        raise ValueError(
+            f"size must be N or (height, width), whole numbers of pixels: got {size!r}"
+        )
+    return int(found[0]), int(found[1])
 
 
 def read_picture(path) -> np.ndarray:

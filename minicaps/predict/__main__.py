@@ -58,7 +58,7 @@ def main(arguments=None):
     The exit code is 0 on success, 1 on failure, 2 on usage errors, and 130 on Ctrl-C.
     """
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     if options.figures is False and options.out:
         parser.error("--out has no effect with --no-figures: leave one of them out")
     # Images that need too much memory are reported one by one
@@ -146,12 +146,12 @@ def _figures(options, usual, files):
     if many or options.figures is False or not files:
         return None
     folder = options.out or usual
+    results_folder(folder, "choose another --out, or skip the figures with --no-figures")
     figures = [folder / f"{name}.png" for name in file_names(file.stem for file in files)]
     pictures = {os.path.realpath(file) for file in files if isinstance(file, Path)}
     for figure in figures:
         if figure.exists() and (options.out or os.path.realpath(figure) in pictures):
             raise DataError(f"{figure} already exists: choose another --out")
-    results_folder(folder, "choose another --out, or skip the figures with --no-figures")
     return figures
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from minicaps.data.dataset import Split
 from minicaps.data.images import check_memory, picture_size, read_picture
 from minicaps.data.own import table
-from minicaps.data.own.files import for_each_file, list_folder, notes_on_hidden, some_of
+from minicaps.data.own.files import for_each_file, leads_back, list_folder, notes_on_hidden, some_of
 from minicaps.data.own.labels import flags_of_network, names_of_classes, printable
 from minicaps.errors import DataError
 
@@ -87,12 +87,12 @@ def _table(root, entries, target):
     """List the files and labels of a table, with the same return values as `_listing`."""
     labels, class_names = table.read_table(root / table.NAME)
     files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
-    folders = [entry for entry in entries if entry.is_dir()]
+    folders = [each for each in entries if each.is_dir() and not leads_back(each, root)]
     for folder in folders:
         inside, hidden_inside = list_folder(folder)
         start = folder.relative_to(root).as_posix()
         files += [f"{start}/{entry.name}" for entry in inside if not entry.is_dir()]
-        folders += [entry for entry in inside if entry.is_dir()]
+        folders += [each for each in inside if each.is_dir() and not leads_back(each, root)]
         hidden += [f"{start}/{name}" for name in hidden_inside]
     files.remove(table.NAME)
     for which, names in (

@@ -44,6 +44,18 @@ def files_in(folder) -> tuple[list[Path], list[DataError]]:
     return files, faults
 
 
+def leads_back(folder, root) -> bool:
+    """Return whether a folder inside `root` is a link to one of the folders that contain it."""
+    above = [path for path in folder.parents if path.is_relative_to(root)]
+    return os.path.realpath(folder) in map(os.path.realpath, above)
+
+
+def check_regular(path):
+    """Raise `DataError` for a pipe or a device, which may never end."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise DataError(f"{path} is not a regular file: replace or remove it")
+
+
 def for_each_file(root, names, verb, function):
     """Call function(path) for each file, and show a progress bar if this takes a while.
 

@@ -7,7 +7,7 @@ error that names them. No file is ignored silently.
 from pathlib import Path
 
 from minicaps.data.dataset import Dataset, Split
-from minicaps.data.images import Target
+from minicaps.data.images import Target, sides
 from minicaps.data.own.array_files import from_idx, from_npz, idx_part
 from minicaps.data.own.class_folders import from_folders
 from minicaps.data.own.files import list_folder
@@ -29,7 +29,7 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
           and optionally `class_names`.
     limit : number of training samples to keep, stratified by class
     seed : seed of the split and of the samples to keep
-    size : (height, width) that all images are resized to, or None to keep their size
+    size : (height, width), or N for both, that all images are resized to; None keeps their size
 
     Returns
     -------
@@ -40,10 +40,10 @@ def load(path, *, limit: int | None = None, seed: int = 0, size=None) -> Dataset
     DataError
         If the data cannot be used.
     ValueError
-        If `limit` is out of range.
+        If `limit` is out of range, or `size` is not a size.
     """
     path = Path(path)
-    parts, class_names, notes = read(path, Target(size))
+    parts, class_names, notes = read(path, Target(sides(size)))
     if len(parts) == 1:
         whole = parts[0]
         parts = cut_test(whole, class_names, seed, path)

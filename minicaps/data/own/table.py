@@ -13,6 +13,7 @@ import csv
 
 import numpy as np
 
+from minicaps.data.own.files import check_regular
 from minicaps.errors import DataError
 
 NAME = "labels.csv"
@@ -26,6 +27,7 @@ def read_table(path) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
 
     If the format of the table is invalid, a `DataError` describes the problem and its location.
     """
+    check_regular(path)
     try:
         with open(path, newline="", encoding="utf-8-sig") as table:  # Excel adds a BOM
             lines = [(number, row) for number, row in enumerate(csv.reader(table), 1) if any(row)]

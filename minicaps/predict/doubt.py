@@ -22,16 +22,15 @@ def seen_classes(model, scores) -> tuple[list[str], str | None]:
 
     scores: {class name: score}, highest first.
     """
-    what, limit = f"{model.score} above {SEEN}", SEEN
+    what, level, limit = model.score, f"above {SEEN}", SEEN
     if model.shares:
-        what, limit = f"share above {SEEN}", SEEN * sum(scores.values())
+        what, limit = "share", SEEN * sum(scores.values())
     elif model.loss == "spread":
-        what = f"{model.score} within {1 - RIVAL:.0%} of the highest"
-        limit = RIVAL * max(scores.values())
+        level, limit = f"within {1 - RIVAL:.0%} of the highest", RIVAL * max(scores.values())
     seen = [name for name, value in scores.items() if value > limit]
     if model.multi or len(seen) == 1:
         return seen, None
     if not seen:
-        return seen, f"none of the classes is seen (no {what})"
+        return seen, f"none of the classes is seen (no {what} is {level})"
     more = f" and {len(seen) - NAMED} more" if len(seen) > NAMED else ""
-    return seen, f"several classes are seen ({what}): {', '.join(seen[:NAMED])}{more}"
+    return seen, f"several classes are seen ({what} {level}): {', '.join(seen[:NAMED])}{more}"

@@ -31,7 +31,7 @@ def doubt(name, scores, loss=None, **options):
         ((0.3, 0.28, 0.1), ("ab", SEVERAL.format(CLOSE, "a, b"))),
         ((0.95, 0.71, 0.67), ("a", None)),  # all above one half
         ((0.9, 0.9, 0.9, 0.9), ("abcd", SEVERAL.format(CLOSE, "a, b, c and 1 more"))),
-        ((0,), ("", NONE.format(CLOSE))),
+        ((0,), ("", NONE.format(CLOSE.replace(" ", " is ", 1)))),
     ],
 )
 def test_the_spread_loss_compares_activations(scores, expected):
@@ -42,7 +42,7 @@ def test_the_spread_loss_compares_activations(scores, expected):
     ("scores", "expected"),
     [
         ((0.51, 0.49), ("a", None)),
-        ((0.3, 0.05, 0.02), ("", NONE.format("length above 0.5"))),  # m⁺ is 0.9, m⁻ is 0.1
+        ((0.3, 0.05, 0.02), ("", NONE.format("length is above 0.5"))),  # m⁺ is 0.9, m⁻ is 0.1
         ((0.9, 0.6), ("ab", SEVERAL.format("length above 0.5", "a, b"))),
     ],
 )
@@ -55,8 +55,8 @@ def test_the_margin_loss_teaches_lengths(scores, expected):
     ("scores", "expected"),
     [
         ((0.3, 0.05, 0.02), ("a", None)),
-        ((0.3, 0.2, 0.1, 0.1), ("", NONE.format("share above 0.5"))),
-        ((0,), ("", NONE.format("share above 0.5"))),
+        ((0.3, 0.2, 0.1, 0.1), ("", NONE.format("share is above 0.5"))),
+        ((0,), ("", NONE.format("share is above 0.5"))),
     ],
 )
 def test_the_cross_entropy_teaches_shares(scores, expected):
@@ -65,7 +65,7 @@ def test_the_cross_entropy_teaches_shares(scores, expected):
 
 @pytest.mark.parametrize(
     ("scores", "expected"),
-    [((0.6, 0.4), ("a", None)), ((0.4, 0.3, 0.3), ("", NONE.format("probability above 0.5")))],
+    [((0.6, 0.4), ("a", None)), ((0.4, 0.3, 0.3), ("", NONE.format("probability is above 0.5")))],
 )
 def test_logits_become_probabilities(scores, expected):
     assert doubt("dense-cnn", scores, preset="small") == expected

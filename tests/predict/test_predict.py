@@ -97,7 +97,7 @@ def test_the_report_has_all_classes_with_bars(trained, capsys, monkeypatch):
     thinned_rows(
         [
             ((0.51, 0.49), None),
-            ((0.5, 0.5), "none of the classes is seen (no length above 0.5)"),
+            ((0.5, 0.5), "none of the classes is seen (no length is above 0.5)"),
             ((0.6, 0.9), "several classes are seen (length above 0.5): 1, 0"),
             ((0.9,) * 5, "several classes are seen (length above 0.5): 0, 1, 2 and 2 more"),
         ],
@@ -135,7 +135,7 @@ def test_what_the_cross_entropy_trained_is_read_as_shares(capsys, monkeypatch):
     assert result["doubt"] is None
     answering(monkeypatch, 0.9, 0.9)
     (result,), _ = ask(capsys, trained, "a.png")
-    assert result["doubt"] == "none of the classes is seen (no share above 0.5)"
+    assert result["doubt"] == "none of the classes is seen (no share is above 0.5)"
 
 
 @pytest.mark.parametrize(

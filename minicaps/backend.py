@@ -103,7 +103,7 @@ def _usable_cupy():
     except Exception as error:  # a broken CUDA installation can raise other errors
         raise DeviceError(
             f"CuPy cannot be imported: {error}. "
-            'Install it for your CUDA version: pip install "minicaps[cuda12]" or "minicaps[cuda13]"'
+            'Install it for your CUDA version: pip install -e ".[cuda12]" or ".[cuda13]"'
         ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()

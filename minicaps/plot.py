@@ -54,7 +54,7 @@ def main(arguments=None):
     The exit code is 0 on success, 1 on failure, 2 on usage errors, and 130 on Ctrl-C.
     """
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     return guarded(NAME, partial(_run, parser, options))
 
 

@@ -45,7 +45,7 @@ def _run(options):
         try:
             torch = importlib.import_module("torch")
         except ImportError as error:
-            install = 'install it with: pip install "minicaps[torch]"'
+            install = 'install it with: pip install -e ".[torch]"'
             return fail(NAME, f"PyTorch is missing ({error}); {install}", code=2)
         report |= {"torch": torch.__version__, "torch_threads": torch.get_num_threads()}
     print_machine(report)

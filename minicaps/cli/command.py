@@ -73,7 +73,8 @@ def guarded(name, work, *, no_memory="try fewer or smaller images"):
     Errors that a user can cause are printed as one sentence and result in exit code 1, or 130 for
     Ctrl-C. Each warning is printed only once.
 
-    name: name of the command, such as minicaps.train. no_memory: what to try if memory runs out.
+    name: name of the command, such as minicaps.train. no_memory: what to try if memory runs out, or
+        a function that returns it.
     """
     try:
         with _warned_once(name):
@@ -81,7 +82,8 @@ def guarded(name, work, *, no_memory="try fewer or smaller images"):
     except KeyboardInterrupt:
         return fail(name, "interrupted", code=130)
     except MemoryError:
-        return fail(name, f"there is not enough memory: {no_memory}")
+        advice = no_memory() if callable(no_memory) else no_memory
+        return fail(name, f"there is not enough memory: {advice}")
     except (UserError, OSError) as error:
         return fail(name, _system(error) if isinstance(error, OSError) else error)
 
@@ -95,8 +97,12 @@ def _system(error):
 
 
 def fail(name, message, code=1):
-    """Print an error message to standard error and return the exit code."""
-    print(f"{name}: {escaped(message, keep=LINES)}", file=sys.stderr)
+    """Print an error message to standard error and return the exit code.
+
+    Only newlines before indented lines remain: a file name could fake a message with any other.
+    """
+    text = "\n  ".join(map(escaped, str(message).split("\n  ")))
+    tqdm.write(f"{name}: {text}", file=sys.stderr)
     return code
 
 

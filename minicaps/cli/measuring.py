@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 import sys
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -42,15 +43,67 @@ def process_peak():
         return None
 
 
+def available_memory():
+    """Return the memory in bytes that this process may still use, or None if it is unknown.
+
+    The limit is the free memory of the machine, that of the container, or that of `ulimit -v`.
+    """
+    try:
+        import resource
+
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        known = [1024 * int(x.split()[1]) for x in lines if x.startswith("MemAvailable")]
+        most, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if most != resource.RLIM_INFINITY:
+            known.append(most - address_space())
+    except (ImportError, OSError):  # not Linux
+        return None
+    with suppress(OSError, ValueError):  # no container, or no limit
+        group = Path("/sys/fs/cgroup")
+        used = int((group / "memory.current").read_text())
+        known.append(int((group / "memory.max").read_text()) - used)
+    return max(0, min(known)) if known else None
+
+
+def address_space():
+    """Return the size of this process's address space in bytes; OSError if it is unknown."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def memory_limit(more):
+    """Let allocations in this block fail with MemoryError once they need `more` bytes in total.
+
+    If `more` is None, there is no limit.
+    """
+    if more is None:
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (address_space() + int(more), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
 def in_a_process(module, *arguments):
     """Run `python -m module` in a separate process and return its standard output.
 
-    Raises ProcessError with the last line of the error output if the process fails.
+    The process ends when this one does. Raises ProcessError with the last line of the error output
+    if the process fails.
     """
     paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    line = [sys.executable, "-m", module, *map(str, arguments)]
-    done = subprocess.run(line, capture_output=True, text=True, env=environment)
+    line = [sys.executable, "-m", "minicaps.cli.child", module, *map(str, arguments)]
+    read, write = os.pipe()
+    try:
+        done = subprocess.run(line, stdin=read, capture_output=True, text=True, env=environment)
+    finally:
+        os.close(read)
+        os.close(write)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
         last = (lines or ["no message"])[-1]  # of a traceback: its error, without notes

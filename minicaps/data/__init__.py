@@ -15,7 +15,7 @@ from minicaps.data import download, ink, own
 from minicaps.data import strokes as drawn
 from minicaps.data.compose import compose as compose_pictures
 from minicaps.data.dataset import Dataset, Split
-from minicaps.data.images import Target, background, fitted
+from minicaps.data.images import Target, background, fitted, sides
 from minicaps.errors import DataError
 
 __all__ = ["NAMES", "DataError", "Dataset", "Split", "load"]
@@ -29,7 +29,7 @@ def load(
     folder: str | Path | None = None,
     limit: int | None = None,
     seed: int = 0,
-    size: Sequence[int] | None = None,
+    size: int | Sequence[int] | None = None,
     compose: int | None = None,
     layout: str = "overlap",
     frames: str | None = None,
@@ -52,7 +52,7 @@ def load(
         full size, so test results remain comparable.
     seed : seed for drawing `strokes`, splitting custom data and composing images
         It has no effect on `mnist` and `fashion-mnist` themselves.
-    size : (height, width) that all images are resized to
+    size : (height, width), or N for both, that all images are resized to
         The aspect ratio is kept, and the rest of the image has the color of its border.
     compose : number of images of different classes that are combined into each image
         Training images are composed of training images only, test images of test images.
@@ -80,7 +80,7 @@ def load(
         If a file is missing or damaged, or belongs to a different data set.
     """
     reading = own.Reading(frames, multi_label, skip_bad)
-    target = Target(size, fill=0.0 if older else None, older=older)
+    target = Target(sides(size), fill=0.0 if older else None, older=older)
     dataset = ink.inverted(_load(name, folder, limit, seed, target, reading), invert)
     return dataset if compose is None else _composed(dataset, compose, layout, seed)
 

@@ -75,6 +75,7 @@ def _parser():
     text = f"{', '.join(NAMES)}, or the path of custom data"
     command.add_argument("name", type=_name_or_path, metavar="DATA", help=text)
     command.add_argument("to", type=Path, metavar="FOLDER", help="a new or empty folder")
+    _add_size(command)
     command.set_defaults(run=_export)
 
     _add_shown(commands, folder)
@@ -117,12 +118,7 @@ def _add_own(commands):
         " labels (and optionally class_names), or from a folder with four IDX files.",
     )
     command.add_argument("path", type=_path, metavar="PATH", help="the folder or the file")
-    command.add_argument(
-        "--size",
-        type=parse_size,
-        metavar="N|HxW",
-        help="resize images to N×N or H×W pixels, padded with the color of their border",
-    )
+    _add_size(command)
     command.add_argument(
         "--seed", type=number(int, 0), default=0, help="seed of the test split (default: 0)"
     )
@@ -156,6 +152,11 @@ def _add_augmentation(command):
         group.add_argument(f"--{name}", help=text, **keywords)
 
 
+def _add_size(command):
+    text = "resize images to N×N or H×W pixels, padded with the color of their border"
+    command.add_argument("--size", type=parse_size, metavar="N|HxW", help=text)
+
+
 def _path(text):
     if not os.path.exists(text):
         raise argparse.ArgumentTypeError(
@@ -173,7 +174,7 @@ def _png(text):
     path = Path(text)
     if path.suffix.lower() != ".png":
         raise argparse.ArgumentTypeError(f"the figure must be a .png file, got {text!r}")
-    if path.is_dir() or not path.parent.is_dir():
+    if os.path.isdir(path) or not os.path.isdir(path.parent):
         raise argparse.ArgumentTypeError(
             f"cannot write {text!r}: it is a folder, or its parent folder does not exist"
         )
@@ -205,7 +206,7 @@ def _fetch(options):
 
 def _export(options):
     with usage():  # --data-dir for a data set that is not searched for
-        data = load(options.name, folder=options.data_dir)
+        data = load(options.name, folder=options.data_dir, size=options.size)
     results_folder(options.to, "choose another FOLDER")
     if any(options.to.iterdir()):
         raise DataError(f"{options.to} is not empty: choose a new or empty folder")
@@ -255,7 +256,7 @@ def _show_own(options):
         raise DataError(f"{out} would be inside the data folder: choose another place with --out")
     changes = _changes(options, data)
     for note in data.notes:
-        print(f"Note: {note}")
+        print(f"Note: {escaped(note)}")
     _describe(data)
     _picture(out, data, changes, ink=False)
 

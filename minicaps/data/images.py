@@ -1,12 +1,12 @@
 """Read grayscale and color images as float32 in [0, 1], and adapt them to a network's input."""
 
-import itertools
 import os
 import re
 import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from minicaps.errors import DataError
 INNER = 20 / 28  # extent of the ink in MNIST, as a fraction of a side
 INK = 0.2  # threshold of ink, as a fraction of the lightest pixel
 LOOKED_AT = 500  # images sampled to determine the background
+LONGEST = 200  # bytes of a file name; the usual limit is 255, with a suffix while it is written
 LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # weights of R, G, B: ITU-R BT.601
 
 
@@ -63,10 +64,25 @@ class SeveralFrames(DataError):
     """Raised when a file contains several images and none was chosen."""
 
 
+def sides(size) -> tuple[int, int] | None:
+    """Return a size, given as N or (height, width) in pixels, as a pair; None stays None."""
+    if size is None:
+        return None
+    found = (size, size) if isinstance(size, Integral) else size
+    if not isinstance(found, Sequence | np.ndarray) or len(found) != 2 or isinstance(found, str):
+        found = ()
+    if len(found) == 0 or not all(isinstance(side, Integral) and int(side) >= 1 for side in found):
+        raise ValueError(
+            f"size must be N or (height, width), whole numbers of pixels: got {size!r}"
+        )
+    return int(found[0]), int(found[1])
+
+
 def read_picture(path, frame: int | None = None) -> np.ndarray:
     """Read an image file as a float32 array (C, H, W) with values in [0, 1].
 
-    frame: number of the image in a file that contains several, from 0.
+    path: path of the file, or an open binary file, whose `str` is its name in messages. frame:
+    number of the image in a file that contains several, from 0.
 
     C is 1 for grayscale images and 3 for color images. All formats that Pillow reads are supported,
     and the orientation stored by a camera is applied. Bytes and 16-bit integers are scaled so that
@@ -253,15 +269,16 @@ def write_picture(file, picture):
 
 
 def file_names(names) -> list[str]:
-    """Convert names to distinct, valid file names without extensions."""
-    taken, chosen = set(), []
+    """Convert names to distinct, valid file names without extensions; shorten long ones."""
+    taken, following, chosen = set(), {}, []
     for name in names:
         plain = re.sub(r'[\0-\x1f/\\:*?"<>|]', "_", name).lstrip(".") or "_"
-        unique = plain
-        for k in itertools.count(2):
-            if unique.casefold() not in taken:
-                break
-            unique = f"{plain}-{k}"
+        if len(encoded := plain.encode(errors="replace")) > LONGEST:
+            plain = encoded[:LONGEST].decode(errors="ignore")
+        unique, key = plain, plain.casefold()
+        while unique.casefold() in taken:
+            following[key] = following.get(key, 1) + 1
+            unique = f"{plain}-{following[key]}"
         taken.add(unique.casefold())
         chosen.append(unique)
     return chosen
@@ -276,8 +293,9 @@ def _opened(path):
     from PIL import Image, UnidentifiedImageError
 
     try:
-        if not os.path.getsize(path):
-            raise DataError(f"{path} is empty (0 bytes): replace or remove it")
+        if isinstance(path, str | os.PathLike) and not os.path.getsize(path):
+            what = "is empty (0 bytes)" if os.path.isfile(path) else "is not a regular file"
+            raise DataError(f"{path} {what}: replace or remove it")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             picture = Image.open(path)

@@ -78,11 +78,14 @@ def strokes(n: int, *, seed: int = 0, part: str = "train"):
         raise ValueError(f"strokes draws at least 1 sample, got n={n}")
     if part not in _PARTS:
         raise ValueError(f"part must be one of {', '.join(_PARTS)}, got {part!r}")
+    from tqdm import tqdm
+
     lowest, highest = np.array(list(POSE_RANGES.values())).T
     images = np.empty((n, 1, SIZE, SIZE), dtype=np.float32)
     labels = np.empty(n, dtype=np.int64)
     poses = np.empty((n, len(POSE_NAMES)))
-    for start in range(0, n, _CHUNK):
+    bar = {"desc": "Drawing", "delay": 1, "leave": False, "disable": None}  # None: on a terminal
+    for start in tqdm(range(0, n, _CHUNK), unit=f" × {_CHUNK:,} images", **bar):
         key = (_PARTS.index(part), start // _CHUNK)
         random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
         # always draw a whole chunk, so that a sample does not depend on n

@@ -48,7 +48,9 @@ def main(arguments=None):
     options = parser.parse_args(_without_values(arguments))
     command = shlex.join(["python", "-m", NAME, *arguments])
     work = partial(_run, parser, options, command)
-    return guarded(NAME, work, no_memory="try a smaller --batch-size")
+    smaller = "try a smaller --batch-size"
+    alone = "close other programs, or evaluate a network for smaller images"
+    return guarded(NAME, work, no_memory=smaller if options.batch_size > 1 else alone)
 
 
 def _run(parser, options, command):

@@ -52,18 +52,28 @@ def view(model, picture) -> View:
     with no_grad():
         with keep_history():  # learned couplings have no iterations
             routed = model(tensor_for(model, picture[None]))
-        scores = routed.activations
-        if model.logits:
-            scores = model.probabilities(scores)
-    if not np.isfinite(to_host(scores.data)).all():
+        (own,) = _checked_scores(model, routed.activations)
+    if routed.poses is None:
+        return View(own, None, ())
+    couplings = tuple(to_host(each.couplings.data)[0] for each in routed.history or [routed])
+    return View(own, to_host(routed.poses.data)[0], couplings)
+
+
+def scores(model, pictures) -> np.ndarray:
+    """Return the scores (n, J) of images (n, C, H, W), as `view` computes them for one image."""
+    with no_grad():
+        return _checked_scores(model, model(tensor_for(model, pictures)).activations)
+
+
+def _checked_scores(model, activations):
+    """Convert activations (B, J) to scores on the host; raise CheckpointError if not finite."""
+    found = to_host((model.probabilities(activations) if model.logits else activations).data)
+    if not np.isfinite(found).all():
         raise CheckpointError(
             "a score of the network is infinite or NaN: its parameters are too large, which usually"
             " means that training diverged; use an earlier checkpoint"
         )
-    if routed.poses is None:
-        return View(to_host(scores.data)[0], None, ())
-    couplings = tuple(to_host(each.couplings.data)[0] for each in routed.history or [routed])
-    return View(to_host(scores.data)[0], to_host(routed.poses.data)[0], couplings)
+    return found
 
 
 def share_map(couplings, grid, parent):

@@ -63,6 +63,8 @@ def load(path, needs=()):
         raise CheckpointError(f"there is no checkpoint {path}: give the folder of a run") from error
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+    except MemoryError:
+        raise
     except Exception as error:  # zipfile, zlib, NumPy and json raise anything on damaged bytes
         raise CheckpointError(f"{path} is damaged or not a minicaps checkpoint: {error}") from error
     if version > FORMAT:

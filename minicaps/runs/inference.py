@@ -45,14 +45,7 @@ def classify(model, split, size=EVALUATION_BATCH, *, quiet=True, path="the model
     path: the model's checkpoint, for messages. Raises CheckpointError if an activation is
     infinite or NaN.
     """
-    bar = tqdm(
-        total=len(split),
-        unit=" images",
-        unit_scale=True,
-        delay=1,
-        leave=False,
-        disable=True if quiet else None,  # None: show no bar in a file or a pipe
-    )
+    bar = _bar(split, quiet)
 
     def activations_of(images):
         activations = model(images).activations
@@ -70,16 +63,24 @@ def classify(model, split, size=EVALUATION_BATCH, *, quiet=True, path="the model
     return activations
 
 
-def evaluate(model, split, loss, *, stop=False, counts=None):
+def _bar(split, quiet, what=None):
+    """Return a progress bar for the images of a split, which appears after a second."""
+    off = True if quiet else None  # None: show no bar in a file or a pipe
+    shown = {"desc": what, "delay": 1, "leave": False, "disable": off}
+    return tqdm(total=len(split), unit=" images", unit_scale=True, **shown)
+
+
+def evaluate(model, split, loss, *, stop=False, counts=None, progress=None):
     """Return the mean loss and the number of correct predictions of `model` on `split`.
 
     loss: one of the names in `minicaps.models.losses.LOSSES`. Predictions are counted as correct by
     `minicaps.models.multilabel.right_answers`. counts: zeros (2, J) on the device, to which the
     numbers of predictions and of correct predictions of each class are added. All sums stay on the
-    device until the evaluation is complete.
+    device until the evaluation is complete. progress: name of a progress bar on a terminal, or None
+    for no bar.
     """
     total, right = 0, 0
-    with evaluating(model), no_grad():
+    with evaluating(model), no_grad(), _bar(split, progress is None, progress) as bar:
         for images, labels in batches_for(model, split, EVALUATION_BATCH, stop=stop):
             activations = model(images).activations
             mean = classification_loss(loss, model, activations, labels)
@@ -89,4 +90,5 @@ def evaluate(model, split, loss, *, stop=False, counts=None):
                 answers = answers_of(model, activations.data, labels)
                 counts[0] += answers.sum(axis=0)
                 counts[1] += (answers & (one_hot(labels, activations.data) > 0)).sum(axis=0)
+            bar.update(len(labels))
     return float(total) / len(split), int(right)

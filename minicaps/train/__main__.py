@@ -23,8 +23,8 @@ def main(arguments=None):
     given = vars(parser.parse_args(arguments))
     command = shlex.join(["python", "-m", NAME, *arguments])
     try:
-        work = partial(_run, given, Session(NAME, command))
-        return guarded(NAME, work, no_memory="try a smaller --batch-size")
+        session = Session(NAME, command)
+        return guarded(NAME, partial(_run, given, session), no_memory=session.advice)
     except WrongUsage as error:
         parser.error(str(error))
 

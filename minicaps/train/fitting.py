@@ -22,7 +22,7 @@ from minicaps.runs import load_model
 from minicaps.storage import check_unused, locked, results_folder
 from minicaps.train.options import DEFAULTS, complete, parsed
 from minicaps.train.progress import Display
-from minicaps.train.resume import device_of, make_trainer, train, write_config
+from minicaps.train.resume import device_of, draw, make_trainer, train, write_config
 
 NAME = "minicaps.train.fit"
 SWITCHES = {"balance", "batch_norm", "multi_label", "tf32", "quiet"}  # True or False
@@ -100,6 +100,7 @@ def _trained(folder, given, data, call):
         write_config(trainer)
         try:
             train(trainer, call)
+            draw(trainer)
         except BaseException:
             if not (folder / "best.npz").exists():  # else the folder holds a network
                 (folder / "config.json").unlink()

@@ -5,7 +5,10 @@ import time
 
 from tqdm import tqdm
 
+from minicaps.cli.command import fail
 from minicaps.errors import escaped
+
+FORWARD = 3  # a training step takes about this many times as long as an evaluation
 
 
 def describe(trainer):
@@ -19,12 +22,20 @@ def describe(trainer):
     if data.multi:
         print("Accuracy: fraction of images with exactly the present classes predicted")
     for sentence in data.notes:
-        print(f"Note: {sentence}")
+        print(f"Note: {escaped(sentence)}")
     model, loss = options.model, options.optimization.loss
     about = {"preset": model.preset, "routing": model.routing, "loss": loss}
     about = [f"{key} {value}" for key, value in about.items() if value is not None]
     size = trainer.model.number_of_parameters()
     print(f"Model: {model.name}, {', '.join(about)}, {size:,} parameters")
+
+
+def about(seconds):
+    """Round a duration: seconds up to 90, then minutes up to 90, then hours."""
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
 class Display:
@@ -34,18 +45,21 @@ class Display:
     """
 
     BAR, LINE = 0.5, 30.0  # seconds between reads of the loss; each read waits for the device
+    LONG, SILENT = 60.0, 2.0  # seconds left, or of an evaluation, that are worth mentioning
 
     def __init__(self, name, quiet):
-        self.name, self.quiet, self.bar, self.looked = name, quiet, None, 0.0
+        self.name, self.quiet, self.bar = name, quiet, None
+        self.looked = self.began = 0.0
+        self.first = 0  # position at the start
 
     def start(self, trainer):
         if self.quiet:
             return
         describe(trainer)
-        n = len(trainer.training)
+        self.began, self.first = time.perf_counter(), _position(trainer)
         self.bar = tqdm(
-            total=trainer.optimization.epochs * n,
-            initial=trainer.epoch * n + trainer.seen(),
+            total=trainer.optimization.epochs * len(trainer.training),
+            initial=self.first,
             unit=" images",
             unit_scale=True,
             disable=not (sys.stderr and sys.stderr.isatty()),  # no bar in a file or a pipe
@@ -56,11 +70,11 @@ class Display:
     def note(self, sentence):
         """Show a note about a setting that may be intentional."""
         if not self.quiet:
-            tqdm.write(f"Note: {sentence}")
+            tqdm.write(f"Note: {escaped(sentence)}")
 
     def warn(self, sentence):
         """Show a warning, even if `quiet` is true."""
-        tqdm.write(f"{self.name}: {sentence}", file=sys.stderr)
+        fail(self.name, sentence)
 
     def close(self):
         if self.bar is not None:
@@ -83,7 +97,7 @@ class Display:
             return
         print(
             f"epoch {epoch}/{trainer.optimization.epochs}  {seen:,} of {len(trainer.training):,}"
-            f" images  train loss {loss} accuracy {accuracy}"
+            f" images  train loss {loss} accuracy {accuracy}  {self._left(trainer)[1]}"
         )
 
     def epoch(self, trainer, row):
@@ -97,4 +111,28 @@ class Display:
             if f"{part}_balanced_accuracy" in row:
                 text += f" balanced {row[f'{part}_balanced_accuracy']:.2%}"
         self.looked = time.perf_counter()
-        self.bar.write(f"{text}  {row['images_per_second']:,.0f} images/s")
+        text += f"  {row['images_per_second']:,.0f} images/s"
+        left, said = self._left(trainer)
+        self.bar.write(f"{text}  {said}" if left > self.LONG else text)
+
+    def test(self, trainer):
+        """Mention an evaluation on the test set that takes a while, where no bar is shown."""
+        count = len(trainer.data.test)
+        if self.quiet or not self.bar.disable or not trainer.history:
+            return
+        seconds = count / (FORWARD * trainer.history[-1]["images_per_second"])
+        if seconds > self.SILENT:
+            print(f"Testing on {count:,} images, about {about(seconds)}")
+
+    def _left(self, trainer):
+        """Estimate the remaining seconds of training from the speed so far, and put it in words."""
+        here = _position(trainer)
+        per_image = (time.perf_counter() - self.began) / max(1, here - self.first)
+        left = per_image * (trainer.optimization.epochs * len(trainer.training) - here)
+        most = "at most" if trainer.optimization.patience else "about"
+        return left, f"{most} {about(left)} left"
+
+
+def _position(trainer):
+    """Return the number of images seen in all epochs so far."""
+    return trainer.epoch * len(trainer.training) + trainer.seen()

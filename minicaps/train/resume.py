@@ -26,6 +26,12 @@ class Session:
 
     def __init__(self, name, command):
         self.name, self.command, self.stop = name, command, StopRequest()
+        self.batch_size = 1  # until there is a network
+
+    def advice(self):
+        """Return what to try if memory runs out."""
+        smaller = "a smaller --size, or another --model"
+        return f"try a smaller --batch-size, {smaller}" if self.batch_size > 1 else f"try {smaller}"
 
     def begin(self, options):
         """Start a new run in the folder options.run.out and return its summary at the end."""
@@ -68,13 +74,18 @@ class Session:
                 check_unused(run.out)
             device = device_of(run)  # before data is downloaded
             dataset, display = options.data.load(run.seed), Display(self.name, run.quiet)
-            return make_trainer(options, dataset, device, display, self.stop)
+            trainer = make_trainer(options, dataset, device, display, self.stop)
+        self.batch_size = options.optimization.batch_size
+        return trainer
 
     def _train(self, trainer):
         """Train, evaluate, draw the figures, and print the result."""
         with self.stop.listening():
             summary = train(trainer, self.command)
-        _say(summary, trainer.folder, trainer.warnings)
+            _say(summary, trainer.warnings)
+            draw(trainer)
+        files = ", ".join(sorted(p.name for p in trainer.folder.iterdir()))
+        print(f"Results: {trainer.folder}/ ({files})")
         return summary
 
 
@@ -100,22 +111,24 @@ def make_trainer(options, dataset, device, display, stop) -> Trainer:
 
 
 def train(trainer, command) -> dict:
-    """Finish training, evaluate the network, write the results, and return the summary.
-
-    The results consist of the summary and the figures.
+    """Finish training, evaluate the network, write the summary, and return it.
 
     command: command or call that reproduces the run.
     """
-    folder, test = trainer.folder, trainer.data.test
     summary = trainer.run() | circumstances(trainer, command)
-    write_json(folder / "summary.json", summary)
+    write_json(trainer.folder / "summary.json", summary)
+    return summary
+
+
+def draw(trainer):
+    """Draw the figures of a finished run."""
+    folder, test = trainer.folder, trainer.data.test
     plotting.curves(trainer.history, folder / "curves.png")
     if trainer.options.model.reconstruction and test:
         model = load_model(folder, trainer.device)
-        draw = plotting.members if test.multi else plotting.reconstructions
+        draw_on = plotting.members if test.multi else plotting.reconstructions
         drawn = inspection.redrawn(model, test, trainer.data.class_names)
-        draw(*drawn, folder / "reconstructions.png")
-    return summary
+        draw_on(*drawn, folder / "reconstructions.png")
 
 
 def write_config(trainer):
@@ -161,7 +174,7 @@ def _check_parts(trainer, path):
 # ---- the results of a run
 
 
-def _say(summary, folder, warnings):
+def _say(summary, warnings):
     right, samples = summary["test_right"], summary["test_samples"]
     balanced = ""
     if "baselines" in summary:
@@ -177,4 +190,3 @@ def _say(summary, folder, warnings):
         print(baselines.line(summary["baselines"]))
     if "linear" in warnings:
         print(f"Note: {warnings['linear']}")
-    print(f"Results: {folder}/ ({', '.join(sorted(p.name for p in folder.iterdir()))})")

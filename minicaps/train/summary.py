@@ -25,7 +25,8 @@ def results(trainer) -> dict:
         raise CheckpointError(f"{path} contains a different network than this run trains")
     epoch, found, test = trainer.best["epoch"], {}, trainer.data.test
     if samples := len(test):
-        loss, right, counts = trainer.evaluate(best, test)
+        trainer.display.test(trainer)
+        loss, right, counts = trainer.evaluate(best, test, progress="test")
         found = {
             "test_accuracy": right / samples,
             "test_right": right,

@@ -63,7 +63,7 @@ class Trainer:
         self.batches = number_of_batches(len(self.training), own.batch_size)
         self.learner = Learner(self.model, options, device, self.batches)
         self.epoch = self.batch = 0
-        self._rest_of_epoch()  # rejects an unsuitable augmentation now, not during training
+        self.rest_of_epoch()  # rejects an unsuitable augmentation now, not during training
         self.history, self.best, self.seconds, self.warnings = [], None, 0.0, {}
         self.note = self.seen_before = None  # about the run from which this one starts
 
@@ -113,7 +113,7 @@ class Trainer:
         patience = self.optimization.patience
         return bool(patience and self.best) and self.epoch - self.best["epoch"] >= patience
 
-    def _rest_of_epoch(self):
+    def rest_of_epoch(self):
         """Return an iterator over the remaining batches of this epoch."""
         options = self.options
         return batches(
@@ -131,7 +131,7 @@ class Trainer:
     def train_epoch(self):
         """Perform all remaining training steps of the current epoch."""
         started, before = time.perf_counter(), self.seconds
-        for batch in self._rest_of_epoch():
+        for batch in self.rest_of_epoch():
             if self.stop:
                 raise Interrupted
             self._step(*batch)
@@ -165,7 +165,7 @@ class Trainer:
             row["reconstruction_loss"] = reconstruction / len(self.training)
         answers = None
         if self.validation:
-            loss, right, counts = self.evaluate(self.model, self.validation)
+            loss, right, counts = self.evaluate(self.model, self.validation, progress="validation")
             answers = counts[0]
             if not np.isfinite(loss):
                 self.learner.diverged("validation loss")
@@ -213,13 +213,15 @@ class Trainer:
             never = diagnosis.never_predicted(answers, present, len(labels), names)
             self._tell("never predicted", never)
 
-    def evaluate(self, model, split):
+    def evaluate(self, model, split, *, progress):
         """Return the mean loss, the number of correct predictions, and counts for each class.
 
-        The counts (2, J) are the numbers of predictions and of correct predictions.
+        The counts (2, J) are the numbers of predictions and of correct predictions. progress: name
+        of a progress bar on a terminal.
         """
         counts = self.device.xp.zeros((2, model.config["classes"]), np.int64)
-        own = {"stop": self.stop, "counts": counts}
+        progress = None if self.options.run.quiet else progress
+        own = {"stop": self.stop, "counts": counts, "progress": progress}
         return *evaluate(model, split, self.optimization.loss, **own), to_host(counts)
 
     def save(self, name):

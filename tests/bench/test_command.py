@@ -78,7 +78,7 @@ def test_by_default_the_network_of_the_paper_is_trained_and_used(monkeypatch):
 def test_without_torch_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert bench.main(["--against", "torch"]) == 2
-    assert 'pip install "minicaps[torch]"' in capsys.readouterr().err
+    assert 'pip install -e ".[torch]"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from idx_files import FILES, Tiny, arrays_of, idx_bytes, isolate
 
 from minicaps.data import __main__ as command
 from minicaps.data import load
+from minicaps.data.images import read_picture
 
 
 @pytest.mark.slow
@@ -150,6 +151,17 @@ def test_pictures_of_several_classes_count_for_each(here, capsys):
     assert counts.sum(axis=1).tolist() == labels.sum(axis=0).tolist() == [20, 15, 30]
     assert counts[2].tolist() == [24, 6]
     assert Path("several-samples.png").is_file()
+
+
+def test_exported_pictures_of_a_given_size(here, capsys):
+    assert command.main(["export", "strokes", "to", "--size", "20x30"]) == 0
+    assert {read_picture(path).shape for path in Path("to").iterdir()} == {(1, 20, 30)}
+
+
+def test_a_long_name_of_a_figure_is_a_sentence(here, capsys):
+    several(here)
+    assert command.main(["several.npz", "--out", "x" * 300 + ".png"]) == 1
+    assert "png: File name too long; choose another --out" in capsys.readouterr().err
 
 
 def test_the_exported_picture_has_the_class_of_its_name(here, capsys):

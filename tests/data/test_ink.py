@@ -111,6 +111,9 @@ def test_ink_that_is_faint_or_missing():
 
 
 def test_names_of_files():
+    equal = file_names(["7"] * 20_000)
+    assert equal[0] == "7" and equal[1:] == [f"7-{k}" for k in range(2, 20_001)]
+    assert file_names(["é" * 245, "b" * 245]) == ["é" * 100, "b" * 200]
     assert file_names(["7", "cat", "7", "CAT", "7-2"]) == ["7", "cat", "7-2", "CAT-2", "7-2-2"]
     assert file_names(["T-shirt/top", "..", "", "a:b\\c\n", "größe"]) == [
         "T-shirt_top",

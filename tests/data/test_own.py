@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shutil
 import sys
@@ -428,3 +429,51 @@ def test_class_names_are_no_formulas_in_tables(pets, tmp_path):
     assert evaluate.main([str(folder), "--device", "cpu", "--quiet"]) == 0
     cells = [cell for file in folder.rglob("*.csv") for row in table(file) for cell in row]
     assert "'=1+1" in cells and not any(cell.startswith("=") for cell in cells)
+
+
+@pytest.mark.parametrize("size", [20, (20, 20), [20, 20], np.int64(20), np.array([20, 20])])
+def test_one_number_is_the_size_of_a_square(tmp_path, size):
+    path = npz(tmp_path / "a.npz", **grey_arrays())
+    assert load(path, size=size).train.images.shape[2:] == (20, 20)
+    assert load("strokes", limit=1, size=size).train.images.shape[2:] == (20, 20)
+
+
+@pytest.mark.parametrize("size", [0, "28", (28,), (28, 0), (28, 28, 1), 28.0, [28.0, 28.0]])
+def test_what_is_no_size_is_refused(tmp_path, size):
+    path = npz(tmp_path / "a.npz", **grey_arrays())
+    with pytest.raises(ValueError, match=r"size must be N or \(height, width\)"):
+        load(path, size=size)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="requires pipes and links")
+def test_what_never_ends_is_refused(tmp_path):
+    """A pipe or a device may have no end, and links may lead back to a folder."""
+    for kind in ("pipe", "device"):
+        write(tmp_path / kind / "0.png", noise(0, *SIZE))
+    os.mkfifo(tmp_path / "pipe" / "labels.csv")
+    (tmp_path / "device" / "labels.csv").symlink_to("/dev/zero")
+    for kind in ("pipe", "device"):
+        said = f"{tmp_path / kind}/labels.csv is not a regular file: replace or remove it"
+        assert refusal(tmp_path / kind) == said
+    idx = tmp_path / "idx"
+    idx.mkdir()
+    for part in ("train", "t10k"):
+        for what in ("images-idx3", "labels-idx1"):
+            os.mkfifo(idx / f"{part}-{what}-ubyte")
+    assert "train-images-idx3-ubyte is not a regular file" in refusal(idx)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="requires links")
+def test_links_that_lead_back_are_not_followed(tmp_path):
+    root = tmp_path / "multi"
+    names = [f"{place}/{k}.png" for place in ("a", "b") for k in range(6)]
+    for k, name in enumerate(names):
+        write(root / name, noise(k, *SIZE))
+    (root / "a" / "back").symlink_to(root)
+    (root / "a" / "x").symlink_to(root / "b")
+    (root / "b" / "y").symlink_to(root / "a")  # a/x/y is a, b/y/x is b
+    names += [f"{name[0]}/{'x' if name[0] == 'a' else 'y'}/{name[2:]}" for name in names]
+    lines = [f"{name},{k % 2},{1 - k % 2}" for k, name in enumerate(names)]
+    (root / "labels.csv").write_text("\n".join(["file,p,q", *lines]))
+    data = load(root)
+    assert sorted([*data.train.names, *data.test.names]) == sorted(names)

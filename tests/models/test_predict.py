@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from thinning import thinned_rows
 
-from minicaps import Tensor, models, predict
+from minicaps import Tensor, models
 from minicaps.data.own.from_memory import targets
 from minicaps.data.preprocessing import Preprocessing, as_images
 from minicaps.errors import CheckpointError, DataError
@@ -16,6 +16,7 @@ from minicaps.evaluate import __main__ as evaluate_command
 from minicaps.evaluate import evaluate
 from minicaps.models.base import EVALUATION_BATCH
 from minicaps.models.multilabel import seen
+from minicaps.predict import __main__ as predict
 from minicaps.runs import load_model
 from minicaps.train import __main__ as train_command
 from minicaps.train import fit

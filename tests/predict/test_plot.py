@@ -81,6 +81,13 @@ def test_only_what_is_named_once(capsys, drawn):
     assert drawn.keys() == {"kernels", "couplings"}
 
 
+def test_options_may_stand_anywhere(capsys, drawn):
+    trained = run()
+    drawn.clear()
+    lines, _ = draw(capsys, trained, "--class", "3", "kernels", "--out", "here", "confusion")
+    assert lines == ["here/kernels.png", "here/confusion.png"]
+
+
 @pytest.mark.slow
 def test_couplings_and_sweeps_are_of_the_chosen_picture(capsys, drawn):
     trained = run()

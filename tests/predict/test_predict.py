@@ -1,5 +1,7 @@
 """Tests of `python -m minicaps.predict`: all kinds of images, doubts, figures and faults."""
 
+import io
+import itertools
 import json
 import os
 import signal
@@ -13,10 +15,10 @@ from PIL import Image
 from thinning import thinned, thinned_rows
 from tiny_runs import edit, fill, ordinary_user, run, send_in_call
 
-from minicaps import data, plot, plotting, predict
+from minicaps import data, plot, plotting
 from minicaps.backend import choose_device
 from minicaps.models import inspection
-from minicaps.models.inspection import View
+from minicaps.predict import __main__ as predict
 from minicaps.runs.run import open_run
 
 
@@ -45,24 +47,24 @@ def strokes(index=0):
 def answering(monkeypatch, *scores):
     """Make every network give these scores to the first classes, and 0 to all others."""
 
-    def view(model, picture):
-        padded = np.zeros(10, np.float32)
-        padded[: len(scores)] = scores
-        return View(padded, None, ())
+    def given(model, pictures):
+        padded = np.zeros((len(pictures), 10), np.float32)
+        padded[:, : len(scores)] = scores
+        return padded
 
-    monkeypatch.setattr(inspection, "view", view)
+    monkeypatch.setattr(inspection, "scores", given)
 
 
 def shown(monkeypatch):
     """Collect the images that networks are shown."""
-    pictures, view = [], inspection.view
+    collected, scores = [], inspection.scores
 
-    def watched(model, picture):
-        pictures.append(picture)
-        return view(model, picture)
+    def watched(model, pictures):
+        collected.extend(pictures)
+        return scores(model, pictures)
 
-    monkeypatch.setattr(inspection, "view", watched)
-    return pictures
+    monkeypatch.setattr(inspection, "scores", watched)
+    return collected
 
 
 # ---- predictions
@@ -170,6 +172,152 @@ def test_devices_agree(trained, capsys, strict_cupy):
         assert predict.main([*line, device]) == 0
         results += [result["scores"] for result in objects(capsys.readouterr().out)]
     assert results[0] == pytest.approx(results[1], abs=1e-5)
+
+
+# ---- folders and standard input
+
+
+@pytest.mark.skipif(os.name != "posix", reason="requires links")
+def test_a_folder_is_searched_with_its_subfolders(trained, capsys):
+    for name in ("b.png", "a/y.png", "a/deep/z.png", "c/x.png", ".hidden/h.png"):
+        saved(f"all/{name}", strokes())
+    Path("all/c/loop").symlink_to(Path("all").absolute())
+    Path("all/self").symlink_to("self")
+    results, err = ask(capsys, trained, "all", code=1)
+    names = [Path(r["file"]).relative_to("all").as_posix() for r in results]
+    assert names == ["b.png", "self", "a/y.png", "a/deep/z.png", "c/x.png"]
+    assert [r["file"] for r in results if "error" in r] == ["all/self"]
+    assert err.startswith("minicaps.predict: cannot read all/self: ")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="requires POSIX permissions")
+def test_a_folder_that_cannot_be_read_stops_no_other(capsys):
+    picture = strokes()
+    with tempfile.TemporaryDirectory() as place:  # not inside a folder that only root can enter
+        os.chmod(place, 0o755)
+        trained = run(out=f"{place}/run")
+        for name in ("locked/a.png", "open/b.png"):
+            saved(f"{place}/all/{name}", picture)
+        os.chmod(f"{place}/all/locked", 0)
+        with ordinary_user():
+            results, err = ask(capsys, trained, f"{place}/all", code=1)
+    assert [Path(r["file"]).name for r in results] == ["b.png"]
+    assert f"cannot read the folder {place}/all/locked: Permission denied" in err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="requires a device")
+def test_a_device_is_no_image(trained, capsys):
+    os.mkfifo("pipe")
+    results, _ = ask(capsys, trained, "pipe", "/dev/zero", code=1)
+    assert [r["error"] for r in results] == [
+        f"{name} is not a regular file: replace or remove it" for name in ("pipe", "/dev/zero")
+    ]
+
+
+def piped(monkeypatch, content):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_names_from_standard_input(trained, capsys, monkeypatch):
+    for name in ("first.png", "all/a.png", "all/größe.png", "last.png"):
+        saved(name, strokes())
+    piped(monkeypatch, b"\nall\r\nmissing.png\n-\nlast.png")
+    results, err = ask(capsys, trained, "first.png", "-", code=1)
+    names = ["first.png", "all/a.png", "all/größe.png", "missing.png", "last.png"]
+    assert [r["file"] for r in results] == names
+    assert err == "minicaps.predict: cannot read missing.png: No such file or directory\n"
+
+
+def test_an_image_from_standard_input(trained, capsys, monkeypatch):
+    content = Path(saved("a.png", strokes())).read_bytes()
+    (expected,), _ = ask(capsys, trained, "a.png")
+    piped(monkeypatch, content)
+    (result,), _ = ask(capsys, trained, "-")
+    assert result == expected | {"file": "standard input"}
+    piped(monkeypatch, content[:60])
+    (result,), _ = ask(capsys, trained, "-", code=1)
+    assert result["error"].startswith("standard input is damaged")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n"])
+def test_nothing_on_standard_input(trained, capsys, monkeypatch, content):
+    piped(monkeypatch, content)
+    results, err = ask(capsys, trained, "-", code=1)
+    assert err == "minicaps.predict: standard input contains no image and no file names\n"
+    assert not results
+
+
+def test_standard_input_that_is_closed(trained, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    assert "cannot read standard input" in ask(capsys, trained, "-", code=1)[1]
+
+
+# ---- what is printed
+
+
+def test_a_batch_gives_what_single_images_give(trained, capsys, monkeypatch):
+    monkeypatch.setattr(predict, "EVALUATION_BATCH", 4)
+    names = [saved(f"all/{k}.png", strokes(k)) for k in range(6)]
+    Path("all/2.png").write_text("hello")
+    sizes = []
+    scores = inspection.scores
+    monkeypatch.setattr(
+        inspection, "scores", lambda model, some: sizes.append(len(some)) or scores(model, some)
+    )
+    results, _ = ask(capsys, trained, "all", code=1)
+    assert sizes == [3, 2] and [r["file"] for r in results] == names
+    for name, result in zip(names, results, strict=True):
+        (alone,), _ = ask(capsys, trained, name, code=name == "all/2.png")
+        assert result.keys() == alone.keys()
+        if "error" not in result:
+            assert result["scores"] == pytest.approx(alone.pop("scores"), abs=1e-6)
+        assert result | alone == result
+
+
+def test_csv(trained, capsys, monkeypatch):
+    answering(monkeypatch, 0.1, 0.9, 0.75)
+    saved("a,b.png", strokes())
+    line = [str(trained), "a,b.png", "none.png", "--no-figures", "--format", "csv"]
+    for more, scores in (([], "0.1,0.9,0.75" + 7 * ",0"), (["--top", "2"], ",0.9,0.75" + 7 * ",")):
+        assert predict.main([*line, *more]) == 1
+        assert capsys.readouterr().out.splitlines()[-3:] == [
+            "file,answer,seen,doubt,error,0,1,2,3,4,5,6,7,8,9",
+            f'"a,b.png",1,1 + 2,"several classes are seen (length above 0.5): 1, 2",,{scores}',
+            "none.png,,,,cannot read none.png: No such file or directory" + 10 * ",",
+        ]
+
+
+def test_only_the_best_classes_are_printed(trained, capsys, monkeypatch):
+    answering(monkeypatch, 0.1, 0.9, 0.25)
+    saved("a.png", strokes())
+    line = [str(trained), "a.png", "--no-figures"]
+    assert predict.main([*line, "--top", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()[-3:]
+    assert [line.split()[0] for line in lines] == ["28×28", "1", "2"]
+    (result,), _ = ask(capsys, trained, "a.png", "--top", "2")
+    assert list(result["scores"]) == ["1", "2"]
+    monkeypatch.setattr("minicaps.predict.printing.ALL", 9)  # ten classes are now many
+    assert predict.main(line) == 0
+    *best, last = capsys.readouterr().out.splitlines()[-6:]
+    assert [line.split()[0] for line in best] == ["1", "2", "0", "3", "4"]
+    assert last == "  and 5 classes with lower scores (--top 10 prints all)"
+
+
+def test_figures_of_many_images_are_drawn_only_on_request(trained, capsys, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plotting, "prediction", lambda path, *_, **__: drawn.append(path))
+    for k in range(21):
+        saved(f"all/{k}.png", strokes())
+    for more, count in (([], 0), (["--figures"], 21), (["--out", "here"], 21), (["all/1.png"], 0)):
+        drawn.clear()
+        assert predict.main([str(trained), "all", *more, "--json"]) == 0
+        said = capsys.readouterr()
+        assert len(drawn) == count
+        told = "" if count else f"no figures of {21 + len(more)} images are drawn; --figures draws"
+        assert told in said.err and bool(said.err) == bool(told)
+    os.remove("all/0.png")
+    assert predict.main([str(trained), "all"]) == 0
+    assert len(drawn) == 20 and not capsys.readouterr().err
 
 
 # ---- how images are read
@@ -313,7 +461,7 @@ def test_one_bad_picture_stops_no_other(trained, capsys):
         "moving.gif contains 2 images",
         "cannot read missing.png: No such file",
         "none contains no images",
-        "nested contains no images, only folders: inside; choose one of them",
+        "nested contains no images",
     ):
         assert words in err
 
@@ -384,10 +532,53 @@ def test_numbers_that_are_not_finite(trained, capsys, name, value, said, command
 
 def test_ctrl_c(trained, capsys, monkeypatch):
     saved("a.png", strokes())
+    monkeypatch.setattr(plotting, "prediction", lambda *args, **keywords: None)
     send_in_call(monkeypatch, inspection, "view", 2, signal.SIGINT)
-    assert predict.main([str(trained), "a.png", "a.png", "a.png", "--no-figures"]) == 130
+    assert predict.main([str(trained), "a.png", "a.png", "a.png"]) == 130
     said = capsys.readouterr()
     assert said.err == "minicaps.predict: interrupted\n" and said.out.count("a.png:") == 1
+
+
+@pytest.mark.parametrize("figures", [False, True])
+def test_an_image_without_memory_stops_no_other(trained, capsys, monkeypatch, figures):
+    names = [saved(f"{k}.png", strokes(k)) for k in range(3)]
+    (expected,), _ = ask(capsys, trained, "2.png")
+    monkeypatch.setattr(plotting, "prediction", lambda *args, **keywords: None)
+    for owner, name in ((predict, "read_picture"), (inspection, "view" if figures else "scores")):
+        with monkeypatch.context() as patch:
+            function, calls = getattr(owner, name), itertools.count(1)
+
+            def failing(*args, function=function, calls=calls):
+                if next(calls) in ((1, 3) if function.__name__ == "scores" else (2,)):
+                    raise MemoryError  # the batch fails, then its second image
+                return function(*args)
+
+            patch.setattr(owner, name, failing)
+            line = [str(trained), *names, "--json", *([] if figures else ["--no-figures"])]
+            assert predict.main(line) == 1
+        said = capsys.readouterr()
+        results = objects(said.out)
+        assert [r["file"] for r in results] == names
+        told = "1.png: there is not enough memory for this image: make it smaller"
+        assert results[1]["error"] == told and said.err == f"minicaps.predict: {told}\n"
+        assert results[2]["scores"] == pytest.approx(expected["scores"], abs=1e-6)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="requires POSIX file names")
+def test_names_that_are_long_or_contain_control_characters(trained, capsys, monkeypatch):
+    monkeypatch.setattr(plotting, "prediction", lambda path, *_, **__: Path(path).touch())
+    long, strange = saved("n" * 245 + ".png", strokes()), "a\n  minicaps: b\x1b[31m.png"
+    saved(strange, strokes())
+    too_long, missing = "m" * 300, "c\n  minicaps: fine\x1b[31m"
+    assert predict.main([str(trained), too_long, long, missing, strange]) == 1
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        f"minicaps.predict: cannot read {too_long}: File name too long",
+        r"minicaps.predict: cannot read c\n  minicaps: fine\x1b[31m: No such file or directory",
+    ]
+    assert f"{long}: " in said.out and r"a\n  minicaps: b\x1b[31m.png: " in said.out
+    assert "\x1b" not in said.out
+    assert len(list((trained / "predictions").iterdir())) == 2
 
 
 @pytest.mark.slow

@@ -117,6 +117,17 @@ def test_a_pickle_is_refused_and_not_executed(tmp_path, attack):
 # ---- untrustworthy files are rejected
 
 
+def test_a_file_that_exceeds_memory_is_not_called_damaged(path, monkeypatch):
+    checkpoint.save(path, {"w": np.zeros(3)}, {})
+
+    def failing(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(np, "load", failing)
+    with pytest.raises(MemoryError):
+        checkpoint.load(path)
+
+
 def test_a_truncated_file_is_refused(path):
     good = path.read_bytes()
     for length in [*range(0, len(good), 11), *range(len(good) - 25, len(good))]:

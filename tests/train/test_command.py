@@ -269,7 +269,7 @@ def test_a_gpu_that_is_not_there(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "cupy", None)
     said = refused(capsys, *TINY, "--device", "gpu", "--out", "run", code=1)
     assert said.startswith("minicaps.train: CuPy cannot be imported")
-    assert 'pip install "minicaps[cuda12]"' in said
+    assert 'pip install -e ".[cuda12]"' in said
     assert not Path("run").exists()
     run("--device", "auto")
     assert summary("run")["device"] == "CPU (NumPy)"

@@ -187,11 +187,18 @@ def slow_steps(monkeypatch):
 
 
 def test_a_line_every_half_minute(slow_steps, capsys):
-    assert train.main([*TINY[:-1], "--epochs", "2", "--out", "run"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch")]
-    progress = r"epoch {}/2  24 of 36 images  train loss 0\.\d{{4}} accuracy \d+\.\d\d%"
-    whole = r"epoch {}/2  train loss 0\.\d{{4}} accuracy .* images/s"
-    patterns = [p.format(epoch) for epoch in (1, 2) for p in (progress, whole)]
+    assert train.main([*TINY[:-1], "--epochs", "3", "--out", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "\nTesting on 30 images, about 17 s\n" in out  # 36 images took 60 s
+    lines = [line for line in out.splitlines() if line.startswith("epoch")]
+    progress = (
+        r"epoch {}/3  24 of 36 images  train loss 0\.\d{{4}} accuracy \d+\.\d\d%  about {} left"
+    )
+    whole = r"epoch {}/3  train loss 0\.\d{{4}} accuracy .* images/s{}"
+    left = ("2 min", "77 s", "20 s"), ("  about 2 min left", "", "")  # of the steps' 180 s
+    patterns = [
+        p.format(k + 1, left[n][k]) for k in range(3) for n, p in enumerate((progress, whole))
+    ]
     assert len(lines) == len(patterns)
     for pattern, line in zip(patterns, lines, strict=True):
         assert re.fullmatch(pattern, line)

@@ -2,16 +2,23 @@
 
 import json
 import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import environment
 from tiny_runs import TINY, refused
 
+from minicaps.backend import choose_device
 from minicaps.cli import measuring
 from minicaps.errors import ProcessError
 from minicaps.train import __main__ as train
 from minicaps.train import forecast
 from minicaps.train.options import complete
+from minicaps.train.trainer import Trainer
 
 FOUND = {"memory": 50 * 2**20, "step": 0.02, "picture": 0.001}
 
@@ -93,6 +100,121 @@ def test_a_failure_in_the_process_is_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(forecast, "in_a_process", broken)
     said = refused_with_output(capsys, *TINY, "--estimate")
     assert said == "minicaps.train: python -m minicaps.train.forecast failed: MemoryError\n"
+
+
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("found", "batch", "said"),
+    [
+        (
+            {"memory": 9.2 * GB, "tried": 4, "free": 8 * GB},
+            8,
+            "a step of 8 images needs about 9.2 GB of memory, but 8.0 GB is available: try"
+            " --batch-size 4, a smaller --size, or another --model",
+        ),
+        (
+            {"memory": 9.2 * GB, "tried": 1, "free": 8 * GB},
+            1,
+            "a step of 1 image needs about 9.2 GB of memory, but 8.0 GB is available: try a"
+            " smaller --size, or another --model",
+        ),
+        (
+            {"memory": 4 * GB, "tried": 0, "free": 8 * GB},
+            8,
+            "a step with a single image needs more than 4.0 GB of memory, half of what is"
+            " available: try a smaller --size, or another --model",
+        ),
+    ],
+)
+def test_a_step_that_exceeds_memory_is_refused(measured, monkeypatch, capsys, found, batch, said):
+    for name, value in found.items():
+        monkeypatch.setitem(FOUND, name, value)
+    line = [*TINY, "--batch-size", str(batch), "--estimate"]
+    assert refused_with_output(capsys, *line) == f"minicaps.train: {said}\n"
+
+
+def test_a_step_estimated_from_fewer_images_says_so(measured, monkeypatch, capsys):
+    for name, value in {"tried": 4, "free": 8 * GB}.items():
+        monkeypatch.setitem(FOUND, name, value)
+    assert train.main([*TINY, "--estimate"]) == 0
+    said = capsys.readouterr().out
+    assert "Memory: about 50 MiB for a step of 8 images, estimated from a step of 4; 0 MiB" in said
+    assert "Time: about 20.0 ms per step" in said
+
+
+def test_the_batch_grows_within_the_budget():
+    """A budget that suffices for few images only stops before it is exceeded."""
+    given = {"out": "x", "device": "cpu", "batch_size": 64}
+    cpu = choose_device("cpu")
+    about = (complete(given), False, (1, 28, 28), 10, cpu)
+    assert forecast._grown(*about, 10 * GB) is None  # it may be measured as a whole
+    found = forecast._grown(*about, 1e6)
+    assert 1 < found["tried"] < 64 and found["memory"] > 1e6
+    assert found["step"] > found["picture"] > 0
+
+
+def test_memory_grows_linearly_with_the_batch():
+    assert forecast._need([(4, 70), (2, 50)], 64) == 70 + 60 * 10
+    assert forecast._need([(4, 50), (2, 50)], 64) == 50
+
+
+def test_a_limit_of_memory_holds_inside_its_block():
+    if measuring.available_memory() is None:
+        pytest.skip("requires Linux")
+    with pytest.raises(MemoryError), measuring.memory_limit(2**28):
+        np.empty(2**29, np.uint8)
+    assert np.empty(2**29, np.uint8).nbytes == 2**29
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_the_advice_suits_the_batch_size(batch, monkeypatch, capsys):
+    def failing(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(Trainer, "_step", failing)
+    said = refused_with_output(capsys, *TINY, "--batch-size", str(batch), "--out", "run")
+    smaller = "a smaller --size, or another --model\n"
+    tried = f"a smaller --batch-size, {smaller}" if batch > 1 else smaller
+    assert said == f"minicaps.train: there is not enough memory: try {tried}"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="requires SIGKILL")
+def test_no_process_is_left_when_the_parent_is_killed(tmp_path):
+    (tmp_path / "asleep.py").write_text(
+        "import os, time\nprint(os.getpid())\n"
+        "open('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    code = "from minicaps.cli.measuring import in_a_process\nin_a_process('asleep')"
+    own = environment()
+    own["PYTHONPATH"] += f"{os.pathsep}{tmp_path}"
+    parent = subprocess.Popen([sys.executable, "-c", code], env=own, cwd=tmp_path)
+    try:
+        wait_until((tmp_path / "pid").exists)
+        wait_until((tmp_path / "pid").read_text)
+    finally:
+        parent.kill()
+        parent.wait()
+    child = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not _running(child))
+
+
+def _running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{process}/status")  # a zombie waits for its new parent
+    return not (status.exists() and "\nState:\tZ" in status.read_text())
+
+
+def wait_until(condition):
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail("waited in vain")
 
 
 def refused_with_output(capsys, *arguments):

@@ -9,7 +9,7 @@ from minicaps.data.dataset import Split
 from minicaps.data.idx import read_idx
 from minicaps.data.images import fitted
 from minicaps.data.own.arrays import channels_first, in_unit_range, read_npz
-from minicaps.data.own.files import notes_on_hidden
+from minicaps.data.own.files import check_regular, notes_on_hidden
 from minicaps.data.own.found import Found
 from minicaps.data.own.labels import (
     class_flags,
@@ -64,6 +64,8 @@ def from_idx(root, entries, hidden, target):
         if missing := {"images", "labels"} - {kind for part, kind in found if part == name}:
             raise DataError(f"{root} has no IDX file with {name} {' and '.join(sorted(missing))}")
         files = [found[name, kind] for kind in ("images", "labels")]
+        for file in files:
+            check_regular(file)
         arrays, where = map(read_idx, files), (f"images in {files[0]}", f"labels in {files[1]}")
         split, more = _from_arrays(*arrays, *where, target)
         target = target if target.scale else replace(target, scale=split.scale)

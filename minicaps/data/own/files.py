@@ -1,5 +1,6 @@
 """List the files of custom data, skip hidden ones, and collect errors from many files."""
 
+import os
 from pathlib import Path
 
 from minicaps.errors import DataError, escaped
@@ -39,18 +40,35 @@ def walk(folder, root) -> tuple[list[str], list[str]]:
     return files, hidden
 
 
-def files_in(folder) -> list[Path]:
-    """List the visible files in a folder, sorted by name, without searching subfolders.
+def files_in(folder) -> tuple[list[Path], list[DataError]]:
+    """List the visible files in a folder and its subfolders, and the errors of unreadable folders.
 
-    Raises `DataError` if the folder contains no visible files.
+    The files of each folder are sorted by name and come before those of its subfolders. A folder
+    is searched only once, even if links lead back to it. Raises `DataError` if there are no files.
     """
-    inside, _ = list_folder(Path(folder))
-    files = [path for path in inside if not path.is_dir()]
-    if not files:
-        folders = [path.name for path in inside]
-        holds = f", only folders: {some_of(folders)}; choose one of them" if folders else ""
-        raise DataError(f"{folder} contains no images{holds}")
-    return files
+    files, faults, searched, ahead = [], [], set(), [Path(folder)]
+    while ahead:
+        place = ahead.pop()
+        if (real := os.path.realpath(place)) in searched:
+            continue
+        searched.add(real)
+        try:
+            inside, _ = list_folder(place)
+        except DataError as fault:
+            faults.append(fault)
+            continue
+        folders = [path for path in inside if os.path.isdir(path)]
+        files += [path for path in inside if path not in set(folders)]
+        ahead += reversed(folders)
+    if not files and not faults:
+        raise DataError(f"{folder} contains no images")
+    return files, faults
+
+
+def check_regular(path):
+    """Raise `DataError` for a pipe or a device, which may never end."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise DataError(f"{path} is not a regular file: replace or remove it")
 
 
 class BadFiles(DataError):

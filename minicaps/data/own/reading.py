@@ -58,7 +58,7 @@ def load(
     DataError
         If the data cannot be used.
     ValueError
-        If `limit` is out of range.
+        If `limit` is out of range, or `size` is not a size.
     """
     path = Path(path)
     found = read(path, target, reading)

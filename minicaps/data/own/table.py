@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minicaps.data.own.files import SHOWN
+from minicaps.data.own.files import SHOWN, check_regular
 from minicaps.data.own.found import PART_OF
 from minicaps.data.own.labels import sorted_names
 from minicaps.errors import DataError, escaped
@@ -84,6 +84,7 @@ def read_table(path) -> Table:
 
 def _lines(path):
     """Return pairs of line number and fields, without empty lines."""
+    check_regular(path)
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:  # Excel adds a BOM
             return [(number, row) for number, row in enumerate(csv.reader(file), 1) if any(row)]

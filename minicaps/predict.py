@@ -82,6 +82,8 @@ def _run(options):
     figures = [None] * len(files)
     if not options.no_figures:
         figures = _figures(options.out, run.folder / "predictions", files)
+        if note := plotting.legible(run.model.class_names)[1]:
+            fail(NAME, note)
     if options.invert == "auto" and run.model.preprocessing.background is None:
         message = f"{run.path} does not record whether it was trained on light or dark backgrounds"
         fail(NAME, f"{message}: images are not inverted; use --invert yes to invert them")
@@ -215,7 +217,10 @@ def _what_was_done(result):
 
 def _draw(run, shown, view, result):
     """Draw the figure of a prediction."""
-    ranking = list(result["scores"].items())
+    names, _ = plotting.legible(run.model.class_names)
+    ranking = [(names[k], float(view.scores[k])) for k in view.ranking]
+    seen, doubt = _seen(run.model, dict(ranking))
+    result = {**result, "answer": names[view.answer], "seen": seen, "doubt": doubt}
     shares = drawn = None
     grid = run.model.children_grid
     if grid is not None:

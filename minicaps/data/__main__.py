@@ -11,6 +11,7 @@ from minicaps.data import NAMES, baselines, download, load, strokes
 from minicaps.data.arguments import parse_size
 from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.images import file_names, write_picture
+from minicaps.data.lettering import legible
 from minicaps.data.sheet import contact_sheet
 from minicaps.errors import DataError
 from minicaps.storage import results_folder, writing
@@ -240,8 +241,11 @@ def _describe(data):
 
 
 def _picture(path, data, pose_names=(), **keywords):
+    names, note = legible(data.class_names)
     with writing(path):
-        contact_sheet(path, data.train, data.class_names, pose_names, **keywords)
+        contact_sheet(path, data.train, names, pose_names, **keywords)
+    if note:
+        print(f"\nNote: {note}")
     print(f"\nfigure of training samples: {path}")
 
 

@@ -23,7 +23,6 @@ from minicaps.data.arguments import data_source
 from minicaps.errors import DataError
 from minicaps.evaluate import metrics, select
 from minicaps.models import inspection
-from minicaps.plotting import short
 from minicaps.runs.inference import classify
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder
@@ -64,9 +63,9 @@ def _parser():
     parser.add_argument("what", metavar="WHAT", nargs="*", type=_figure, help=text)
     group = parser.add_argument_group("image for couplings and sweeps")
     which = group.add_mutually_exclusive_group()
-    text = "test image with this index (default: 0)"
+    text = "test image with this index (default: the first that is not blank)"
     which.add_argument("--index", metavar="N", type=number(int, 0), help=text)
-    text = "first test image of this class"
+    text = "first test image of this class that is not blank"
     which.add_argument("--class", metavar="NAME", dest="class_name", help=text)
     text = "data other than the run's: a name or a path"
     group.add_argument("--data", metavar="DATA", type=data_source, help=text)
@@ -124,9 +123,18 @@ def _draw(shown, wanted, missing, out):
         try:
             FIGURES[what](shown, path)
             print(path)
+        except NothingToShow as error:
+            if wanted:
+                code = fail(NAME, f"cannot draw {what}: {error}")
+            else:
+                print(f"no {what}: {error}")
         except DataError as error:  # other figures may not need the data
             code = fail(NAME, f"cannot draw {what}: {error}")
     return code
+
+
+class NothingToShow(Exception):
+    """A figure would be empty, for the reason given."""
 
 
 class Shown:
@@ -141,11 +149,21 @@ class Shown:
         return select.choose(self.run, source=o.data, folder=o.data_dir).split
 
     @cached_property
+    def names(self):
+        """Names of the classes as figures can draw them."""
+        names, note = plotting.legible(self.run.model.class_names)
+        if note:
+            print(f"Note: {note}")
+        return names
+
+    @cached_property
     def index(self):
         """Index of the chosen test image."""
         name, names = self.options.class_name, self.run.model.class_names
         if name is None:
-            index = self.options.index or 0
+            index = self.options.index
+            if index is None:
+                return inspection.first_clear(self.test, np.arange(len(self.test)))
             if index >= len(self.test):
                 raise WrongUsage(
                     f"--index {index} is too large: the last one is {len(self.test) - 1}"
@@ -157,7 +175,7 @@ class Shown:
         found = np.flatnonzero(labels[:, k] if self.test.multi else labels == k)
         if not found.size:
             raise DataError(f"there is no test image of class {name}: choose another class")
-        return int(found[0])
+        return inspection.first_clear(self.test, found)
 
     @property
     def picture(self):
@@ -191,26 +209,31 @@ def _curves(shown, path):
 def _reconstructions(shown, path):
     run = shown.run
     draw = plotting.members if shown.test.multi else plotting.reconstructions
-    draw(*inspection.redrawn(run.model, shown.test, run.model.class_names), path)
+    images, drawn, *rest = inspection.redrawn(run.model, shown.test, shown.names)
+    if inspection.blank(drawn):
+        raise NothingToShow(inspection.BLANK)
+    draw(images, drawn, *rest, path)
 
 
 def _confusion(shown, path):
-    run, names = shown.run, shown.run.model.class_names
+    run, names = shown.run, shown.names
     if shown.test.multi:
         raise DataError("the data are multi-label: use minicaps.evaluate")
+    if len(np.unique(shown.test.labels)) == 1:
+        raise NothingToShow("all test images have the same class")
     answers = classify(run.model, shown.test, quiet=False, path=run.path).argmax(axis=1)
     counts = metrics.confusion_matrix(shown.test.labels, answers, len(names))
     plotting.confusion(counts, names, path)
 
 
 def _couplings(shown, path):
-    grid, names = shown.run.model.children_grid, shown.run.model.class_names
+    grid, names = shown.run.model.children_grid, shown.names
     view = shown.view
     parents = view.couplings[0].shape[1]
     first, second = view.ranking[:2]
     columns = {
-        f"predicted: {short(names[first])}": first,
-        f"second: {short(names[second])}": second,
+        f"predicted: {names[first]}": first,
+        f"second: {names[second]}": second,
     }
     if parents > len(names):
         columns["orphans: no class"] = len(names)
@@ -227,8 +250,16 @@ def _couplings(shown, path):
 
 
 def _sweeps(shown, path):
-    drawn = inspection.sweep(shown.run.model, shown.view.poses, shown.label, OFFSETS)
-    plotting.sweeps(path, drawn, OFFSETS, shown.run.model.class_names[shown.label])
+    model, k, poses = shown.run.model, shown.label, shown.view.poses
+    drawn, order, offsets = inspection.visible_sweep(model, poses, k, OFFSETS)
+    if not len(order):
+        raise NothingToShow(
+            f"adding up to {offsets[-1]:g} to any number of the capsule changes no pixel of the"
+            f" reconstruction by more than {inspection.VISIBLE}; train longer"
+        )
+    numbers = list(zip(order + 1, inspection.pose_spread(model, shown.test, k)[order], strict=True))
+    left_out, alike = poses.shape[1] - len(order), inspection.alike(drawn)
+    plotting.sweeps(path, drawn, offsets, shown.names[k], numbers, left_out, alike=alike)
 
 
 def _kernels(shown, path):

@@ -36,12 +36,18 @@ def strict_cupy(monkeypatch):
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """Use few test images, tiny networks, no plots, and an empty working directory."""
+    """Use few test images, tiny networks, no plots, and an empty working directory.
+
+    Any reconstruction counts as visible, since training is too short for good ones.
+    """
     from tiny_runs import NETWORK
 
     from minicaps import models, plotting
     from minicaps.data import strokes
+    from minicaps.models import inspection
 
+    monkeypatch.setattr(inspection, "FAINT", 0)
+    monkeypatch.setattr(inspection, "VISIBLE", 0)
     monkeypatch.setattr(strokes, "TEST_SIZE", 30)
     monkeypatch.setitem(models.CAPSNET_PRESETS, "small", NETWORK)
     monkeypatch.setitem(models.MATRIX_PRESETS, "small", (8, 2, 3, 3))

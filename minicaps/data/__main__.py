@@ -12,6 +12,7 @@ from minicaps.data.arguments import AUGMENTATION, parse_size
 from minicaps.data.augmentation import Augmentation
 from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.images import file_names, write_picture
+from minicaps.data.lettering import legible
 from minicaps.data.sheet import contact_sheet
 from minicaps.errors import DataError, escaped
 from minicaps.storage import results_folder, writing
@@ -291,8 +292,11 @@ def _describe(data):
 
 def _picture(path, data, changes, pose_names=(), **keywords):
     shown = changes if changes.active else None
+    names, note = legible(data.class_names)
     with writing(path):
-        contact_sheet(path, data.train, data.class_names, pose_names, changes=shown, **keywords)
+        contact_sheet(path, data.train, names, pose_names, changes=shown, **keywords)
+    if note:
+        print(f"\nNote: {note}")
     print(f"\nfigure of training samples: {path}")
     if shown:
         flags = [f"--{name} {value}".removesuffix(".0") for name, value in changes.active.items()]

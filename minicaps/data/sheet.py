@@ -5,14 +5,16 @@ import numpy as np
 from minicaps.data.augmentation import Augmentation
 from minicaps.data.batches import augmented
 from minicaps.data.dataset import Split, of_class
-from minicaps.data.images import fit
+from minicaps.data.images import fit as resized
+from minicaps.data.lettering import fit, names_as_they_are
 
 COLUMNS = 16
 ROWS = 40  # the largest number of classes shown
-LETTERS = 24  # the largest length of a class name
+LONGEST = 1.8  # inches of a class name
 LARGEST = 64  # pixels per side; larger images are shrunk
 
 
+@names_as_they_are
 def contact_sheet(
     path, split: Split, class_names, pose_names=(), *, ink=True, changes: Augmentation | None = None
 ):
@@ -25,26 +27,15 @@ def contact_sheet(
     labeled with its pose. Grayscale images are drawn dark on light, like ink on paper, unless `ink`
     is False.
     """
-    from matplotlib import rc_context
-
-    with rc_context({"text.parse_math": False}):  # a name such as $5 is no formula
-        _draw(path, split, [*map(_short, class_names[:ROWS])], pose_names, ink, changes)
-
-
-def _short(name):
-    """Shorten a name to at most `LETTERS` characters: long ones would leave no room for images."""
-    return name if len(name) <= LETTERS else f"{name[: LETTERS - 9]}…{name[-8:]}"
-
-
-def _draw(path, split, class_names, pose_names, ink, changes):
-    """Draw the contact sheet with these names."""
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
-    classes = range(len(class_names))
+    shown = [fit(name, LONGEST, 10) for name in class_names[:ROWS]]
+    classes = range(len(shown))
     poses = () if split.poses is None else split.poses
     posed = classes[::2] if len(poses) else ()
     below = 2.4 if posed else 0.2  # inches
     above = 0.62 * len(classes) * (2 if changes else 1)
+    above += 0.3 if len(shown) < len(class_names) else 0
     figure = Figure(figsize=(11, above + below), layout="constrained")
     upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=(above, below))[:, 0]
 
@@ -63,7 +54,9 @@ def _draw(path, split, class_names, pose_names, ink, changes):
     ]
     _show(axes, np.concatenate(strips), ink)
     height = len(strips[0])
-    axes.set_yticks(height * (np.arange(len(classes)) + 0.5) - 0.5, class_names)
+    if len(shown) < len(class_names):
+        axes.set_title(f"{len(shown)} of {len(class_names)} classes", fontsize=10)
+    axes.set_yticks(height * (np.arange(len(classes)) + 0.5) - 0.5, shown)
 
     for column, label in enumerate(posed):
         axes = lower.add_subplot(1, len(posed), column + 1)
@@ -82,7 +75,7 @@ def _small(images):
     if shrink >= 1:
         return images
     size = [max(1, round(side * shrink)) for side in size]
-    return np.array([fit(image, size) for image in images]).reshape(n, channels, *size)
+    return np.array([resized(image, size) for image in images]).reshape(n, channels, *size)
 
 
 def _strip(images, columns, blank=0):

@@ -85,9 +85,11 @@ def _run(parser, options, command):
         "minicaps": minicaps.__version__,
         "command": command,
     }
-    _write(folder, found, origin | result)
+    notes = _write(folder, found, origin | result)
     lines = report(result)
     print("\n".join(lines if options.quiet else lines + report_classes(result)))
+    for note in () if options.quiet else notes:
+        print(f"Note: {note}")
     print(f"Results: {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
 
 
@@ -191,11 +193,11 @@ def _is_ours(folder):
 
 
 def _write(folder, found, result):
-    """Write the metrics, the prediction for each image, and the figures."""
+    """Write the metrics, the prediction for each image, and the figures; return notes on them."""
     write_json(folder / "evaluation.json", result)
     for name, table in found.tables(result).items():
         write_csv(folder / name, *table)
-    found.draw(result, folder)
+    return found.draw(result, folder)
 
 
 # ---- options

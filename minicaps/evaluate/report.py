@@ -78,14 +78,18 @@ class Evaluation:
         return (_tables_of_several if self.multi else _tables_of_one)(self, result)
 
     def draw(self, result, folder):
-        """Draw the worst predictions and, for single-label data, the confusion matrix."""
+        """Draw the worst predictions and, for single-label data, the confusion matrix.
+
+        Returns sentences for the user about the figures.
+        """
+        names, note = plotting.legible(self.model.class_names)
         if self.multi:
             title = "Worst predictions first, ✗ if wrong"
-            plotting.members(*worst_of_several(self), folder / "worst.png", title=title)
-            return
-        confusion = np.array(result["confusion"])
-        plotting.confusion(confusion, self.model.class_names, folder / "confusion.png")
-        plotting.worst(*worst_of_one(self), folder / "worst.png")
+            plotting.members(*worst_of_several(self, names), folder / "worst.png", title=title)
+        else:
+            plotting.confusion(np.array(result["confusion"]), names, folder / "confusion.png")
+            plotting.worst(*worst_of_one(self, names), folder / "worst.png")
+        return [note] if note else []
 
     def _ranked(self, table, top):
         """Return the error, the balanced accuracy and, with many classes, the top-K accuracy."""
@@ -178,16 +182,15 @@ def _tables_of_several(found, result):
 # ---- worst predictions
 
 
-def worst_of_one(found):
+def worst_of_one(found, names):
     """Return all arguments of `plotting.worst` except the path for the worst predictions.
 
-    If the network has a decoder, the arguments include reconstructions from the capsules of the
-    rival and of the true class.
+    names: names of the classes. If the network has a decoder, the arguments include reconstructions
+    from the capsules of the rival and of the true class.
     """
     model, which = found.model, metrics.worst(found.activations, found.split.labels, WORST)
     some, scored = found.split.take(which), found.activations[which]
     rival, _ = metrics.rivals(scored, some.labels)
-    names = [plotting.short(name, 14) for name in found.model.class_names]
     captions = [
         (f"{names[k]}: {row[k]:.2f}", f"{names[j]}: {row[j]:.2f}")
         for k, j, row in zip(some.labels, rival, scored, strict=True)
@@ -202,11 +205,11 @@ def worst_of_one(found):
     return some.images, drawn, captions, scored.argmax(axis=1) != some.labels
 
 
-def worst_of_several(found, most=WORST):
+def worst_of_several(found, names, most=WORST):
     """Return all arguments of `plotting.members` except the path for up to `most` images.
 
-    Errors come first, in order of decreasing distance from the threshold. Correct predictions
-    follow, in order of increasing distance from the threshold.
+    names: names of the classes. Errors come first, in order of decreasing distance from the
+    threshold. Correct predictions follow, in order of increasing distance from the threshold.
     """
     model, limit = found.model, 0 if found.model.logits else SEEN
     activations = found.activations
@@ -214,7 +217,7 @@ def worst_of_several(found, most=WORST):
     which = np.argsort(-beyond, kind="stable")[:most]
     images, labels = found.split.images[which], found.labels[which]
     drawn = redraw(model, images, labels)[1] if inspection.has_decoder(model) else None
-    return images, drawn, labels, found.answers[which], found.model.class_names
+    return images, drawn, labels, found.answers[which], names
 
 
 # ---- printed report

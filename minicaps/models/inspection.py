@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minicaps.backend import array_module, to_host
+from minicaps.data.dataset import of_class
 from minicaps.errors import CheckpointError
 from minicaps.graph import no_grad
 from minicaps.models.inputs import tensor_for
@@ -17,6 +18,11 @@ from minicaps.nn import Conv2d
 from minicaps.routing import keep_history
 
 CLASSES = 20  # in a figure of reconstructions; hundreds would take minutes and be illegible
+BLANK = "all reconstructions are blank, which usually means too little training"
+FAINT = 0.1  # contrast of an image, with pixels between 0 and 1, that is barely visible
+VISIBLE = 0.15  # change of a pixel that can be seen in a small image
+ALIKE = 0.95  # share of the differences that one image explains
+IMAGES = 50  # whose poses are compared
 SEVERAL = 10  # images in a figure of reconstructions of multi-label data
 
 
@@ -102,6 +108,25 @@ def reconstruction(model, poses, keep):
     return drawn if drawn is None else drawn[0]
 
 
+def contrast(pictures):
+    """Return the largest difference between two pixels of a channel for images (n, C, H, W)."""
+    return np.ptp(pictures, axis=(2, 3)).max(axis=1)
+
+
+def blank(drawn):
+    """Return whether all reconstructions (…, C, H, W) are uniform as far as can be seen."""
+    return bool((contrast(drawn.reshape(-1, *drawn.shape[-3:])) < FAINT).all())
+
+
+def first_clear(split, which):
+    """Return the first of the indices `which` whose image is not blank.
+
+    If all images are blank, the result is the first index.
+    """
+    shown = (k for k in which if contrast(split.take(np.array([k])).images)[0] >= FAINT)
+    return int(next(shown, which[0]))
+
+
 def redrawn(model, split, class_names):
     """Reconstruct one image from each of the first `CLASSES` classes of `split`.
 
@@ -114,12 +139,14 @@ def redrawn(model, split, class_names):
         some = split.take(np.arange(min(SEVERAL, len(split))))
         answers, drawn = redraw(model, some.images, some.labels)
         return some.images, drawn, some.labels, answers, class_names
-    chosen = split.take(np.unique(split.labels, return_index=True)[1][:CLASSES])
+    classes = np.unique(split.labels)[:CLASSES]
+    chosen = [first_clear(split, np.flatnonzero(of_class(split.labels, k))) for k in classes]
+    chosen = split.take(np.array(chosen))
     views = [view(model, picture) for picture in chosen.images]
     drawn = [reconstruction(model, each.poses, each.answer) for each in views]
     labels = [class_names[k] for k in chosen.labels]
     answers = [class_names[each.answer] for each in views]
-    return chosen.images, np.array(drawn), labels, answers
+    return chosen.images, np.array(drawn), labels, answers, len(class_names)
 
 
 def sweep(model, poses, keep, offsets):
@@ -135,6 +162,42 @@ def sweep(model, poses, keep, offsets):
     return drawn.reshape(size, len(offsets), *drawn.shape[1:])
 
 
+def visible_sweep(model, poses, keep, offsets):
+    """Sweep as far as changes can be seen, and sort the components by the size of their effect.
+
+    The offsets are multiplied by 2 or 4 if no image changes clearly otherwise. Returns the images
+    of the components with a visible effect (K, offsets, C, H, W), the components (K,), strongest
+    first, and the offsets. K is 0 if no component has a visible effect.
+    """
+    for scale in (1, 2, 4):
+        drawn = sweep(model, poses, keep, scale * offsets)
+        effect = np.ptp(drawn, axis=1).max(axis=(1, 2, 3))
+        if effect.max() >= 2 * VISIBLE:
+            break
+    order = np.argsort(-effect, kind="stable")[: (effect >= VISIBLE).sum()]
+    return drawn[order], order, scale * offsets
+
+
+def alike(drawn):
+    """Return whether the components of a sweep (K, offsets, C, H, W) have the same effect.
+
+    This is so if one image explains nearly all differences between the two ends of the rows.
+    """
+    changes = (drawn[:, -1] - drawn[:, 0]).reshape(len(drawn), -1)
+    explained = np.linalg.svd(changes, compute_uv=False) ** 2
+    return len(drawn) > 1 and bool(explained[0] > ALIKE * explained.sum())
+
+
+def pose_spread(model, split, keep):
+    """Return the standard deviations (D,) of the pose of class `keep` over images of the class.
+
+    At most `IMAGES` images of `split` are used.
+    """
+    which = np.flatnonzero(of_class(split.labels, keep))[:IMAGES]
+    poses = [view(model, split.take(np.array([k])).images[0]).poses[keep] for k in which]
+    return np.std(poses, axis=0)
+
+
 def has_decoder(model):
     return getattr(model, "decoder", None) is not None
 
@@ -147,6 +210,18 @@ def _drawn(model, poses, keep):
 
 
 def first_kernels(model):
-    """Return the kernels (O, C, K, K) of the first convolutional layer."""
-    first = next(module for _, module in model.modules() if isinstance(module, Conv2d))
-    return to_host(first.weight.data)
+    """Return the kernels (O, C, K, K) of the first convolutional layer, the most used first.
+
+    The use of a kernel is its norm multiplied by that of the weights with which the second
+    convolutional layer reads its output, so that it does not depend on the scale of either.
+    """
+    layers = [module for _, module in model.modules() if isinstance(module, Conv2d)]
+    first, *rest = (to_host(layer.weight.data) for layer in layers[:2])
+    use = _norms(first)
+    for second in rest:
+        use = use * _norms(np.moveaxis(second, 1, 0))
+    return first[np.argsort(-use, kind="stable")]
+
+
+def _norms(weights):
+    return np.linalg.norm(weights.reshape(len(weights), -1), axis=1)

@@ -1,6 +1,6 @@
 """Figures of a run. Matplotlib is imported when a figure is drawn, never with minicaps."""
 
-from minicaps.plotting.canvas import short
+from minicaps.data.lettering import legible, short
 from minicaps.plotting.confusion import confusion, worst
 from minicaps.plotting.coupling_maps import couplings
 from minicaps.plotting.curves import curves, reconstructions
@@ -13,6 +13,7 @@ __all__ = [
     "couplings",
     "curves",
     "kernels",
+    "legible",
     "members",
     "prediction",
     "reconstructions",

@@ -1,9 +1,8 @@
-"""Colors, names and files shared by all figures.
+"""Colors and files shared by all figures.
 
 Matplotlib is imported only when a figure is drawn.
 """
 
-import functools
 import io
 
 import numpy as np
@@ -12,13 +11,6 @@ from minicaps.storage import replacing
 
 INK = "#444444"
 DPI = 120  # pixels per inch
-LONGEST = 24  # characters in a name
-# Fonts of Linux, Windows and macOS with characters that Matplotlib's default font lacks
-OTHER_FONTS = (
-    *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei"),
-    *("Microsoft YaHei", "Malgun Gothic", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS"),
-    *("Noto Sans Devanagari", "Noto Sans Thai", "Noto Emoji", "Segoe UI Emoji"),
-)
 BLUE, ORANGE = "#0072B2", "#D55E00"  # distinct to color-blind readers and in grayscale print
 
 
@@ -55,31 +47,6 @@ def _with_foot(figure, foot):
         width = round(part.get_figwidth() * DPI)
         rows.append(np.frombuffer(pixels.getvalue(), np.uint8).reshape(-1, width, 4))
     return Image.fromarray(np.concatenate(rows))
-
-
-def names_as_they_are(draw):
-    """Decorate a drawing function so that class names are displayed literally.
-
-    Dollar signs do not start formulas, and characters missing from Matplotlib's default font are
-    taken from an installed font.
-    """
-
-    @functools.wraps(draw)
-    def drawing(*args, **keywords):
-        import matplotlib
-        from matplotlib.font_manager import get_font_names
-
-        installed = set(get_font_names())
-        fonts = [*matplotlib.rcParams["font.family"], *(f for f in OTHER_FONTS if f in installed)]
-        with matplotlib.rc_context({"text.parse_math": False, "font.family": fonts}):
-            return draw(*args, **keywords)
-
-    return drawing
-
-
-def short(text: str, most: int = LONGEST) -> str:
-    """Shorten a text to at most `most` characters by replacing the middle with an ellipsis."""
-    return text if len(text) <= most else f"{text[: most - most // 3 - 1]}…{text[-(most // 3) :]}"
 
 
 def channels_last(picture):

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import numpy as np
 
+from minicaps.data.lettering import fit, names_as_they_are
 from minicaps.plotting.canvas import (
     BLUE,
     INK,
     ORANGE,
     channels_last,
-    names_as_they_are,
     new_figure,
     save,
-    short,
 )
 
+LONGEST = 1.5  # inches of a name
 MOST_NUMBERS = 24  # classes; with more, the numbers would be unreadable
-MOST_NAMES = 100  # classes; with more, only every second, third, … is named
+MOST_CLASSES = 40  # with more, only the most confused classes are drawn
 
 
 @names_as_they_are
@@ -25,24 +25,31 @@ def confusion(counts: np.ndarray, class_names: Sequence[str], path: str | Path) 
     """Draw a confusion matrix (J, J), with true classes as rows and predicted classes as columns.
 
     counts: integers (J, J). The shade is the square root of the count divided by its row total, so
-    that even one image in a hundred is visible.
+    that even one image in a hundred is visible. Of more than `MOST_CLASSES` classes, only the most
+    confused are drawn, and the others are counted together.
     """
+    title = _title_of_confusion(counts, class_names)
+    gathered = len(counts) > MOST_CLASSES
+    if gathered:
+        title = f"The {MOST_NUMBERS - 1} most confused of {len(counts)} classes.\n{title}"
+        counts, class_names = most_confused(counts, class_names)
     n = len(counts)
     side = min(max(4.5, 1.5 + 0.36 * n), 12)  # inches
     figure = new_figure(side + 0.8, side + 0.9)
     axes = figure.subplots()
-    right = np.eye(n, dtype=bool)
+    right, others = np.eye(n, dtype=bool), np.zeros((n, n), dtype=bool)
+    if gathered:  # correct and wrong predictions together
+        others[-1, -1], right[-1, -1] = True, False
     shares = np.sqrt(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
-    for which, colour in ((right, BLUE), (~right, ORANGE)):
+    for which, colour in ((right, BLUE), (others, INK), (~right & ~others, ORANGE)):
         axes.imshow(np.ma.array(shares, mask=~which), cmap=_shades(colour), vmin=0, vmax=1)
-    figure.suptitle(_title_of_confusion(counts, class_names), color=INK, fontsize=10)
+    figure.suptitle(title, color=INK, fontsize=10)
     axes.set_xlabel("answer", color=INK)
     axes.set_ylabel("class", color=INK)
-    step = -(-n // MOST_NAMES)
-    names = [short(name, 20 if n <= MOST_NUMBERS else 14) for name in class_names][::step]
     size = 9 if n <= MOST_NUMBERS else max(4.5, 9 * MOST_NUMBERS / n)
+    names = [fit(name, LONGEST, size) for name in class_names]
     upright = max(map(len, names)) > 2
-    places = np.arange(0, n, step)
+    places = np.arange(n)
     axes.set_xticks(places, names, fontsize=size, rotation=90 if upright else 0)
     axes.set_yticks(places, names, fontsize=size)
     axes.tick_params(length=0)
@@ -54,6 +61,18 @@ def confusion(counts: np.ndarray, class_names: Sequence[str], path: str | Path) 
     save(figure, path)
 
 
+def most_confused(counts, class_names):
+    """Return the counts and names of the most confused classes, and of all others together."""
+    wrong = counts - np.diag(counts.diagonal())
+    order = np.argsort(-(wrong.sum(axis=0) + wrong.sum(axis=1)), kind="stable")
+    kept = np.sort(order[: MOST_NUMBERS - 1])
+    group = np.full(len(counts), len(kept))
+    group[kept] = np.arange(len(kept))
+    gathered = np.zeros((len(kept) + 1, len(kept) + 1), counts.dtype)
+    np.add.at(gathered, (group[:, None], group), counts)
+    return gathered, [*(class_names[k] for k in kept), f"{len(counts) - len(kept)} others"]
+
+
 def _title_of_confusion(counts, class_names):
     wrong = counts - np.diag(counts.diagonal())
     right, total = counts.trace(), counts.sum()
@@ -62,7 +81,7 @@ def _title_of_confusion(counts, class_names):
         return said + "No wrong predictions"
     k, j = np.unravel_index(wrong.argmax(), wrong.shape)
     said += f"Orange: {total - right:,} wrong,\nmost often "
-    names = short(class_names[k], 16), short(class_names[j], 16)
+    names = [fit(class_names[which], LONGEST, 10) for which in (k, j)]
     return f"{said}{names[0]} taken for {names[1]} ({wrong.max():,})"
 
 
@@ -82,7 +101,7 @@ def worst(
     """
     n, rows = len(images), [images, *(drawn or ())]
     shape = min(max(images.shape[2] / images.shape[3], 0.4), 2.5)  # height divided by width
-    height = 1.2 + (0.3 + 1.1 * shape) * len(rows)
+    height = 1.7 + (0.3 + 1.1 * shape) * len(rows)
     figure = new_figure(max(8.6, 1 + 1.2 * n), max(2.4, height))  # inches; room for the title
     figure.suptitle(_title_of_worst(drawn, wrong), color=INK, fontsize=11)
     axes = figure.subplots(len(rows), n, squeeze=False)
@@ -90,9 +109,9 @@ def worst(
         for row, pictures in enumerate(rows):
             axes[row, k].imshow(channels_last(pictures[k]), cmap="gray", vmin=0, vmax=1)
             axes[row, k].set(xticks=[], yticks=[])
-        axes[0, k].set_title(own, color=INK, fontsize=8)
+        axes[0, k].set_title(fit(own, 1.1, 8, lines=3), color=INK, fontsize=8)
         mark, colour = (" ✗", ORANGE) if wrong[k] else ("", INK)
-        axes[0, k].set_xlabel(rival + mark, color=colour, fontsize=8)
+        axes[0, k].set_xlabel(fit(rival, 1, 8, lines=3) + mark, color=colour, fontsize=8)
     for row, name in enumerate(
         ("picture", "drawn as\nthe rival", "drawn as\nits class")[: len(rows)]
     ):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from minicaps.plotting.canvas import INK, names_as_they_are, new_figure, save
+from minicaps.data.lettering import fit, names_as_they_are
+from minicaps.plotting.canvas import INK, new_figure, save
 
 SHADES = "cividis"  # lighter means more, even in grayscale print
 ROWS = 5  # iterations drawn
@@ -22,45 +23,42 @@ def couplings(
 ) -> None:
     """Draw the positions of the children that choose a parent, with one row for each iteration.
 
-    columns: list of (title, maps, equal), with maps (iterations, rows, columns). entropies: entropy
+    columns: list of (title, maps, equal), with maps (iterations, rows, columns) and the same
+    `equal`, the share of a child divided equally among all parents. entropies: entropy
     at each iteration in nats; most: its largest possible value. grid: a
     `minicaps.models.sizes.ChildrenGrid`. If there are more than `ROWS` iterations, only `ROWS` of
-    them are drawn, including the first and the last.
+    them are drawn, including the first and the last. All maps share one linear color scale.
     """
     drawn = np.unique(np.linspace(0, len(entropies) - 1, ROWS).round().astype(int))
     n = len(drawn)
     figure = new_figure(3.4 * len(columns) + 0.8, 2.9 * n + 0.8)
     figure.suptitle(
-        "Couplings: the lighter, the larger the share.\nFalling entropy: the children choose",
+        "Couplings: the lighter, the larger the share, on one linear scale.\n"
+        "Falling entropy: the children choose",
         color=INK,
     )
     axes = figure.subplots(n, len(columns), squeeze=False)
-    for k, (name, maps, equal) in enumerate(columns):
-        spread = abs(maps - equal).max()
+    equal = columns[0][2]
+    ends = ends_of_scale(np.array([maps for _, maps, _ in columns]), equal)
+    for k, (name, maps, _) in enumerate(columns):
         for row, t in enumerate(drawn):
-            title = "" if row else f"{name}\n"
+            title = "" if row else fit(name, 3, 10, lines=2) + "\n"
             title += f"iteration {t + 1}: entropy {entropies[t]:.3f} of {most:.3f}"
-            shown = {"picture": picture, "title": title, "spread": spread}
-            show_shares(figure, axes[row, k], maps[t], grid, equal, **shown)
+            image = show_shares(axes[row, k], maps[t], grid, ends, picture=picture, title=title)
+    label_shares(figure.colorbar(image, ax=axes, aspect=15 * n, shrink=0.8), equal)
     save(figure, path)
 
 
-def show_shares(figure, axes, shares, grid, equal, *, picture, title=None, spread=0):
+def show_shares(axes, shares, grid, ends, *, picture, title):
     """Draw the share that each child sends to a parent at the child's position in the image.
 
-    shares: (rows, columns). grid: a `minicaps.models.sizes.ChildrenGrid`. equal: share of a child
-    that is divided equally among all parents, drawn in the middle shade. spread: minimum range of
-    the color scale above and below `equal`; the scale is extended to cover all shares.
+    shares: (rows, columns). grid: a `minicaps.models.sizes.ChildrenGrid`. ends: lowest and highest
+    share of the linear color scale. Returns Matplotlib's image, for `label_shares`.
     """
-    from matplotlib.colors import TwoSlopeNorm
-
-    spread = max(spread, abs(shares - equal).max(), equal / 10)
     rows, columns = shares.shape
     low, step = grid.first - grid.step / 2, grid.step
     extent = (low, low + step * columns, low + step * rows, low)
-    ends = max(0, equal - spread), equal + spread
-    shades = TwoSlopeNorm(equal, *ends)
-    image = axes.imshow(shares, cmap=SHADES, extent=extent, norm=shades)
+    image = axes.imshow(shares, cmap=SHADES, extent=extent, vmin=ends[0], vmax=ends[1])
     height, width = picture.shape[1:]
     ink = picture.mean(axis=0)
     if ink.min() < ink.max():
@@ -69,6 +67,18 @@ def show_shares(figure, axes, shares, grid, equal, *, picture, title=None, sprea
         axes.contour(ink, [level], colors="black", linewidths=1)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=[], yticks=[])
     axes.set_aspect("equal")
-    axes.set_title(title or "Light: parts that vote for it", fontsize=10, color=INK)
-    bar = figure.colorbar(image, ax=axes, shrink=0.75, format="%.2g")
-    bar.set_ticks([ends[0], equal, ends[1]])
+    axes.set_title(title, fontsize=10, color=INK)
+    return image
+
+
+def ends_of_scale(shares, equal):
+    """Return the lowest and the highest share, at least a tenth away from an equal division."""
+    return min(shares.min(), 0.9 * equal), max(shares.max(), 1.1 * equal)
+
+
+def label_shares(bar, equal):
+    """Label a color bar of shares, and mark the share of an equal division among all parents."""
+    label = f"mean share of a child\n(line: {equal:.3g}, an equal division)"
+    bar.set_label(label, color=INK, fontsize=9)
+    bar.ax.axhline(equal, color="white", linewidth=2)
+    bar.ax.axhline(equal, color="black", linewidth=1)

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import numpy as np
 
+from minicaps.data.lettering import fit, names_as_they_are
 from minicaps.plotting.canvas import (
     BLUE,
     INK,
     ORANGE,
     channels_last,
-    names_as_they_are,
     new_figure,
     save,
 )
+
+IN_A_ROW = 10  # images
 
 
 def curves(history: Sequence[dict], path: str | Path) -> None:
@@ -48,25 +50,42 @@ def curves(history: Sequence[dict], path: str | Path) -> None:
 
 @names_as_they_are
 def reconstructions(
-    images: np.ndarray, drawn: np.ndarray, labels: Sequence, answers: Sequence, path: str | Path
+    images: np.ndarray,
+    drawn: np.ndarray,
+    labels: Sequence,
+    answers: Sequence,
+    classes: int,
+    path: str | Path,
 ) -> None:
     """Draw images (n, C, H, W) above their reconstructions, which have the same shape.
 
-    labels, answers: names of the true and the predicted class of each image.
+    labels, answers: names of the true and the predicted class of each image. classes: number of all
+    classes, of which the images may show only some.
     """
-    n = len(images)
-    figure = new_figure(max(6, 1 + 0.95 * n), 2.7)  # inches; room for the title
-    figure.suptitle("Inputs above; below, reconstructions from the longest capsule", color=INK)
-    axes = figure.subplots(2, n, squeeze=False)
-    for k in range(n):
-        for row, picture in ((0, images[k]), (1, drawn[k])):
-            axes[row, k].imshow(channels_last(picture), cmap="gray", vmin=0, vmax=1)
-            axes[row, k].set(xticks=[], yticks=[])
-        right = labels[k] == answers[k]
-        axes[0, k].set_title(labels[k], color=INK)
-        axes[1, k].set_xlabel(
-            answers[k] if right else f"{answers[k]} ✗", color=INK if right else ORANGE
-        )
-    axes[0, 0].set_ylabel("input", color=INK)
-    axes[1, 0].set_ylabel("drawn", color=INK)
+    n, columns = len(images), min(len(images), IN_A_ROW)
+    bands = -(-n // columns)
+    shape = min(max(images.shape[2] / images.shape[3], 0.4), 2.5)  # height divided by width
+    width = max(7, 0.6 + 1.1 * columns)  # inches; room for the title
+    cell = min((width - 0.6) / columns, 1.4)
+    height = 0.5 + bands * (0.95 + 2 * cell * shape)
+    figure = new_figure(width, height)
+    some = f"{len(set(labels))} of {classes} classes: " if len(set(labels)) < classes else ""
+    title = f"{some}inputs above; below, reconstructions from the longest capsule"
+    figure.suptitle(title[0].upper() + title[1:], color=INK)
+    axes = figure.subplots(2 * bands, columns, squeeze=False)
+    for k in range(bands * columns):
+        above, below = axes[2 * (k // columns) : 2 * (k // columns) + 2, k % columns]
+        if k >= n:
+            above.axis("off"), below.axis("off")
+            continue
+        for one, picture in ((above, images[k]), (below, drawn[k])):
+            one.imshow(channels_last(picture), cmap="gray", vmin=0, vmax=1)
+            one.set(xticks=[], yticks=[])
+        right, name = labels[k] == answers[k], fit(answers[k], cell - 0.2, 9, lines=2)
+        above.set_title(fit(labels[k], cell - 0.1, 9, lines=2), color=INK, fontsize=9)
+        colour = INK if right else ORANGE
+        below.set_xlabel(name if right else f"{name} ✗", color=colour, fontsize=9)
+    for above, below in axes[:, 0].reshape(-1, 2):
+        above.set_ylabel("input", color=INK)
+        below.set_ylabel("drawn", color=INK)
     save(figure, path)

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import numpy as np
 
+from minicaps.data.lettering import fit, names_as_they_are
 from minicaps.plotting.canvas import (
     BLUE,
     INK,
     ORANGE,
     channels_last,
-    names_as_they_are,
     new_figure,
     save,
-    short,
 )
 
+LISTED = 4  # names of the classes in an image
 MEMBERS = (BLUE, ORANGE, "#009E73", "#CC79A7")  # colors of the classes in an image
 
 
@@ -59,15 +59,15 @@ def members(
 def _column(axes, rows, labels, seen, class_names):
     """Draw an image of `members` above its reconstructions, with labels in the class colors."""
     present, answer = (
-        [short(class_names[k], 12) for k in np.flatnonzero(which)] for which in (labels, seen)
+        [fit(class_names[k], 1.1, 9) for k in np.flatnonzero(which)] for which in (labels, seen)
     )
     for one, picture in zip(axes, rows, strict=True):
         one.imshow(picture, cmap="gray", vmin=0, vmax=1)
         one.set(xticks=[], yticks=[])
-    axes[0].set_title(", ".join(present) or "none", color=INK, fontsize=9)
+    axes[0].set_title(_listed(present), color=INK, fontsize=9)
     right = (seen == labels).all()
     axes[0].set_xlabel(
-        "seen: " + (",\n".join(answer) or "none") + ("" if right else " ✗"),
+        "seen: " + ("\n" if answer else "") + _listed(answer) + ("" if right else " ✗"),
         color=INK if right else ORANGE,
         fontsize=8,
     )
@@ -77,6 +77,12 @@ def _column(axes, rows, labels, seen, class_names):
         else:
             one.get_images()[0].set_visible(False)
             one.set_frame_on(False)
+
+
+def _listed(names):
+    """List names one below the other, only `LISTED` of them if there are more."""
+    more = [f"and {len(names) - LISTED} more"] if len(names) > LISTED else []
+    return ",\n".join([*names[:LISTED], *more]) or "none"
 
 
 def overlaid(drawn):

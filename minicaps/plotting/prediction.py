@@ -5,19 +5,19 @@ from pathlib import Path
 
 import numpy as np
 
+from minicaps.data.lettering import fit, names_as_they_are
 from minicaps.models.multilabel import SEEN
 from minicaps.plotting.canvas import (
     BLUE,
     INK,
     channels_last,
-    names_as_they_are,
     new_figure,
     save,
-    short,
 )
-from minicaps.plotting.coupling_maps import show_shares
+from minicaps.plotting.coupling_maps import ends_of_scale, label_shares, show_shares
 
 PALE = "#B8C4CC"
+LONGEST = 1.6  # inches of a name
 SHOWN = 30  # bars, as many as are readable
 
 
@@ -35,18 +35,18 @@ def prediction(
     """Draw an image (C, H, W) as the network sees it, together with the prediction.
 
     ranking: list of (name, score), highest first. score: name of the score. shares: (map, grid,
-    equal) as in `minicaps.plotting.coupling_maps.show_shares`. drawn: reconstruction (C, H, W) from
-    the capsule of the predicted class.
+    equal), with the share `equal` of a child divided equally among all parents. drawn:
+    reconstruction (C, H, W) from the capsule of the predicted class.
     """
     panels = 2 + (shares is not None) + (drawn is not None)
     bars = min(len(ranking), SHOWN)
     figure = new_figure(3.1 * panels + 0.6, max(3.7, 0.9 + 0.2 * bars))
-    figure.suptitle(headline, color=INK)
+    figure.suptitle(fit(headline, figure.get_figwidth() - 0.4, 12, lines=3), color=INK)
     axes = iter(figure.subplots(1, panels))
     _show_picture(next(axes), picture, "As the network sees it")
     _bars(next(axes), ranking, score)
     if shares is not None:
-        show_shares(figure, next(axes), *shares, picture=picture)
+        _show_shares(figure, next(axes), shares, picture)
     if drawn is not None:
         _show_picture(next(axes), drawn, "Redrawn from the predicted class")
     save(figure, path)
@@ -54,20 +54,28 @@ def prediction(
 
 def _bars(axes, ranking, score):
     """Draw scores from 0 to 1 as bars, with the highest score at the top."""
-    names = [short(name) for name, _ in ranking[:SHOWN]]
     values = [value for _, value in ranking[:SHOWN]]
+    size = 10 if len(values) <= 12 else 8
+    names = [fit(name, LONGEST, size) for name, _ in ranking[:SHOWN]]
     places = range(len(values))
     axes.barh(
         places,
         values,
         color=[BLUE if k == 0 or value > SEEN else PALE for k, value in enumerate(values)],
     )
-    axes.set_yticks(places, names, fontsize=10 if len(values) <= 12 else 8)
+    axes.set_yticks(places, names, fontsize=size)
     axes.invert_yaxis()
     axes.axvline(SEEN, color=INK, linewidth=1, linestyle="--")
     axes.set(xlim=(0, 1), xlabel=score)
     more = f" (first {SHOWN} of {len(ranking)})" if len(ranking) > SHOWN else ""
     axes.set_title(f"Above {SEEN}: seen{more}", fontsize=10, color=INK)
+
+
+def _show_shares(figure, axes, shares, picture):
+    map_, grid, equal = shares
+    ends, title = ends_of_scale(map_, equal), "Light: parts that vote for it"
+    image = show_shares(axes, map_, grid, ends, picture=picture, title=title)
+    label_shares(figure.colorbar(image, ax=axes, shrink=0.75), equal)
 
 
 def _show_picture(axes, picture, title):

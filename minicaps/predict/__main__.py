@@ -100,12 +100,10 @@ def _add_output(group):
         f"print only the K best classes (default: all up to {ALL} classes, the best {BEST} of more)"
     )
     group.add_argument("--top", metavar="K", type=number(int, 1), help=text)
-    formats, text = (
-        group.add_mutually_exclusive_group(),
-        (
-            "print text, a JSON object for each image, one per line, or a CSV table; JSON and CSV"
-            " have the scores of all classes unless --top is given (default: text)"
-        ),
+    formats = group.add_mutually_exclusive_group()
+    text = (
+        "print text, a JSON object for each image, one per line, or a CSV table; JSON and CSV"
+        " have the scores of all classes unless --top is given (default: text)"
     )
     formats.add_argument("--format", choices=[*PRINTERS], default="text", help=text)
     json_only = {"dest": "format", "action": "store_const", "const": "json"}
@@ -117,6 +115,8 @@ def _run(options):
     files, faults = find_images(options.pictures)
     code = max((_fault(fault) for fault in faults), default=0)
     figures = _figures(options, run.folder / "predictions", files)
+    if any(figures) and (note := plotting.legible(run.model.class_names)[1]):
+        fail(NAME, note)
     if options.invert == "auto" and run.model.preprocessing.background is None:
         message = f"{run.path} does not record whether it was trained on light or dark backgrounds"
         fail(NAME, f"{message}: images are not inverted; use --invert yes to invert them")
@@ -240,7 +240,10 @@ def _drawn(run, facts, shown, figure):
 
 def _draw(run, shown, view, result):
     """Draw the figure of a prediction."""
-    ranking = list(result["scores"].items())
+    names, _ = plotting.legible(run.model.class_names)
+    ranking = [(names[k], float(view.scores[k])) for k in view.ranking]
+    seen, doubt = seen_classes(run.model, dict(ranking))
+    result = {**result, "answer": names[view.answer], "seen": seen, "doubt": doubt}
     shares = drawn = None
     grid = run.model.children_grid
     if grid is not None:

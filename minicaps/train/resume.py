@@ -127,7 +127,13 @@ def draw(trainer):
     if trainer.options.model.reconstruction and test:
         model = load_model(folder, trainer.device)
         draw_on = plotting.members if test.multi else plotting.reconstructions
-        drawn = inspection.redrawn(model, test, trainer.data.class_names)
+        names, note = plotting.legible(trainer.data.class_names)
+        if note:
+            trainer.display.note(note)
+        drawn = inspection.redrawn(model, test, names)
+        if inspection.blank(drawn[1]):
+            trainer.display.note(f"no figure of reconstructions: {inspection.BLANK}")
+            return
         draw_on(*drawn, folder / "reconstructions.png")
 
 

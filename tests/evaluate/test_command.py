@@ -158,7 +158,8 @@ def test_the_worst_pictures_are_drawn_from_both_capsules(options):
     folder = run("--epochs", "2", *options)
     opened, test = open_run(folder, CPU), load("strokes").test
     lengths = evaluate.classify(opened.model, test, 250)
-    images, drawn, captions, wrong = worst_of_one(Evaluation(opened.model, test, lengths))
+    found = Evaluation(opened.model, test, lengths)
+    images, drawn, captions, wrong = worst_of_one(found, opened.model.class_names)
     which = metrics.worst(lengths, test.labels, 10)
     assert np.array_equal(images, test.images[which])
     assert np.array_equal(wrong, lengths[which].argmax(axis=1) != test.labels[which])

@@ -97,7 +97,7 @@ def test_the_worst_come_first():
     labels = [[1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 0, 0]]
     activations = np.array([[0.9, 0.1, 0.1], [0.3, 0.1, 0.1], [0.1, 0.9, 0.1], [0.55, 0.2, 0.2]])
     found = Evaluation(a_network(), split_of(labels), activations)
-    _, drawn, worst, answers, names = worst_of_several(found, 3)
+    _, drawn, worst, answers, names = worst_of_several(found, NAMES, 3)
     assert drawn is None and names == NAMES
     assert worst.tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0]]
     assert answers.tolist() == [[False, True, False], [False] * 3, [True, False, False]]

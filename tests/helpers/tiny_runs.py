@@ -31,7 +31,9 @@ TINY_PROCESS = f"""
 import runpy
 from minicaps import models, plotting
 from minicaps.data import strokes
+from minicaps.models import inspection
 strokes.TEST_SIZE = 30
+inspection.FAINT = 0
 models.CAPSNET_PRESETS["small"] = {NETWORK}
 plotting.curves = plotting.reconstructions = lambda *_: None
 runpy.run_module("minicaps.train", run_name="__main__")

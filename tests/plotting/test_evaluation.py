@@ -7,6 +7,7 @@ from thinning import thinned, thinned_rows
 
 from minicaps import plotting
 from minicaps.plotting import canvas
+from minicaps.plotting.confusion import most_confused
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -21,15 +22,15 @@ def test_confusion_shows_right_answers_and_wrong_ones(tmp_path, classes):
     assert contains(picture, canvas.BLUE) and contains(picture, canvas.ORANGE)
 
 
-@pytest.mark.slow
-def test_letters_come_from_an_installed_font_that_has_them(tmp_path, monkeypatch):
-    """Test with a font bundled with Matplotlib in place of a system font."""
-    names = ["a", "\N{COMBINING ENCLOSING CIRCLE}"]
-    with pytest.raises(UserWarning, match="missing from font"):
-        plotting.confusion(np.diag([5, 5]), names, tmp_path / "boxes.png")
-    monkeypatch.setattr(canvas, "OTHER_FONTS", ("not installed", "STIXGeneral"))
-    plotting.confusion(np.diag([5, 5]), names, tmp_path / "letters.png")
-    assert (tmp_path / "letters.png").exists()
+def test_of_many_classes_the_most_confused_are_drawn():
+    counts = np.diag(np.full(50, 9))
+    counts[3, 40], counts[40, 3], counts[7, 3] = 5, 4, 1
+    gathered, names = most_confused(counts, [str(k) for k in range(50)])
+    assert names == [*map(str, range(22)), "40", "27 others"]
+    assert gathered.shape == (24, 24) and gathered.sum() == counts.sum()
+    row = gathered[names.index("3")]
+    assert row[names.index("40")] == 5 and row[names.index("3")] == 9
+    assert gathered[-1, -1] == 27 * 9
 
 
 @pytest.mark.parametrize(("shift", "colour"), thinned_rows([(0, canvas.BLUE), (1, canvas.ORANGE)]))
@@ -77,10 +78,3 @@ def test_worst(tmp_path, shape, number, wrong, decoder):
     picture = pixels(tmp_path / "w.png")
     if shape[0] == 1:  # only the text is colored
         assert contains(picture, canvas.ORANGE) == bool(wrong)
-
-
-def test_names_are_shortened_so_that_they_stay_apart():
-    assert plotting.short("cat", 3) == "cat"
-    assert plotting.short("class name 12", 12) == "class n…e 12"
-    for most in range(4, 20):
-        assert len(plotting.short("x" * 30, most)) == most

@@ -8,7 +8,7 @@ from thinning import thinned, thinned_rows
 from minicaps import plotting
 from minicaps.models.sizes import ChildrenGrid
 from minicaps.plotting.canvas import BLUE
-from minicaps.plotting.coupling_maps import SHADES
+from minicaps.plotting.coupling_maps import SHADES, ends_of_scale
 
 pytestmark = pytest.mark.filterwarnings("error")
 RNG = np.random.default_rng(0)
@@ -59,23 +59,27 @@ def test_couplings(tmp_path, iterations, columns):
         2.3,
         GRID,
     )
+    assert ends_of_scale(maps, 0.1) == (min(maps.min(), 0.09), maps.max())
     assert pixels(path).shape[0] < 5 * 2.9 * 120 + 150  # only some of many iterations
 
 
-def test_equal_couplings_are_grey_and_a_larger_share_is_lighter(tmp_path):
+def test_a_larger_share_is_lighter():
     """This holds in grayscale print too: the luminance of the colors rises with the share."""
     from matplotlib import colormaps
 
     colours = colormaps[SHADES](np.linspace(0, 1, 50))[:, :3]
     luminance = colours @ [0.299, 0.587, 0.114]
-    assert (np.diff(luminance) > 0).all() and np.ptp(colours[25]) < 0.1
+    assert (np.diff(luminance) > 0).all()
 
 
 @pytest.mark.parametrize("shape", thinned([(1, 28, 28), (3, 20, 32), (3, 40, 12)]))
 def test_sweeps(tmp_path, shape):
-    drawn = RNG.random((16, 11, *shape))
-    plotting.sweeps(tmp_path / "a.png", drawn, np.linspace(-0.25, 0.25, 11), "a $ name " * 20)
-    pixels(tmp_path / "a.png")
+    for rows in (16, 1):
+        drawn = RNG.random((rows, 11, *shape))
+        numbers = [(k + 1, 0.01 * k) for k in range(rows)]
+        path, offsets = tmp_path / f"{rows}.png", np.linspace(-0.25, 0.25, 11)
+        plotting.sweeps(path, drawn, offsets, "a $ name " * 20, numbers, 16 - rows)
+        pixels(path)
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,9 @@ def test_reconstructions(tmp_path, channels, classes):
     random = np.random.default_rng(0)
     images, drawn = random.random((2, classes, channels, 20, 24))
     names = [chr(ord("a") + k) for k in range(classes)]
-    plotting.reconstructions(images, drawn, names, names, tmp_path / "right.png")
-    plotting.reconstructions(images, drawn, names, ["?", *names[1:]], tmp_path / "wrong.png")
+    plotting.reconstructions(images, drawn, names, names, classes, tmp_path / "right.png")
+    wrong = ["other", *names[1:]]
+    plotting.reconstructions(images, drawn, names, wrong, 100, tmp_path / "wrong.png")
     if channels < 3:  # only the text is colored
         assert not contains(pixels(tmp_path / "right.png"), canvas.ORANGE)
     assert contains(pixels(tmp_path / "wrong.png"), canvas.ORANGE)

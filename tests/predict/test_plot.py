@@ -109,10 +109,12 @@ def test_couplings_and_sweeps_are_of_the_chosen_picture(capsys, drawn):
             atol=1e-6,
         )
         assert len(entropies) == 3 and most == pytest.approx(np.log(10))
-        _, pictures, offsets, name = drawn["sweeps"][0]
-        assert name == str(test.labels[index])
+        _, pictures, offsets, name, numbers, left_out = drawn["sweeps"][0]
+        assert name == str(test.labels[index]) and left_out == 0
         expected = inspection.sweep(model, view.poses, test.labels[index], offsets)
-        np.testing.assert_allclose(pictures, expected, atol=1e-6)
+        order = [k - 1 for k, _ in numbers]
+        np.testing.assert_allclose(pictures, expected[order], atol=1e-6)
+        assert (np.diff(np.ptp(pictures, axis=1).max(axis=(1, 2, 3))) <= 0).all()
         np.testing.assert_allclose(offsets, np.arange(-5, 6) * 0.05)
 
 
@@ -136,7 +138,8 @@ def test_confusions_and_curves_are_those_that_training_measured(capsys, drawn):
 
 def test_reconstructions_show_each_class_once(capsys, drawn):
     draw(capsys, run(), "reconstructions")
-    images, pictures, labels, answers, _ = drawn["reconstructions"][0]
+    images, pictures, labels, answers, classes, _ = drawn["reconstructions"][0]
+    assert classes == 10
     assert images.shape == pictures.shape and len(labels) == len(answers) == len(images)
     assert labels == sorted(set(labels))
 
@@ -148,9 +151,50 @@ def test_of_many_classes_some_are_redrawn(capsys, drawn):
     np.savez("many.npz", images=images, labels=labels)
     trained = run("--data", "many.npz", "--limit", "80", "--validation", "0")
     draw(capsys, trained, "reconstructions")
-    images, _, labels, *_ = drawn["reconstructions"][0]
-    assert labels == [str(k) for k in range(20)]
+    images, _, labels, _, classes, _ = drawn["reconstructions"][0]
+    assert labels == [str(k) for k in range(20)] and classes == 40
     np.testing.assert_allclose(images[:, 0, 0, 0], np.arange(20) / 40, rtol=1e-6)
+
+
+def test_a_blank_image_is_passed_over_unless_asked_for(capsys, drawn, monkeypatch):
+    """Make half of the images of each class blank; the first test image is blank for some seed."""
+    trained = run()
+    monkeypatch.setattr(inspection, "FAINT", 0.1)
+    images = np.tile(data.load("strokes", limit=1).test.images[:3], (2, 1, 1, 1))
+    images[[0, 1, 3]] = 0.5
+    np.savez("blank.npz", images=images[:, 0], labels=[0, 1] * 3, class_names=["0", "1"])
+    for line, index in (((), 2), (("--class", "1"), 5), (("--index", "0"), 0)):
+        draw(capsys, trained, "couplings", "--data", "blank.npz", *line)
+        np.testing.assert_allclose(drawn["couplings"][0][1], images[index], atol=1e-6)
+    monkeypatch.setattr(inspection, "blank", lambda drawn: False)
+    draw(capsys, trained, "reconstructions", "--data", "blank.npz")
+    np.testing.assert_allclose(drawn["reconstructions"][0][0], images[[2, 5]], atol=1e-6)
+
+
+def test_figures_that_would_show_nothing_are_left_out(capsys, drawn, monkeypatch):
+    trained = run()
+    drawn.clear()
+    monkeypatch.setattr(inspection, "FAINT", 2)  # no image has such a contrast
+    monkeypatch.setattr(inspection, "VISIBLE", 2)
+    one = data.load("strokes", limit=1).test.images[:4, 0]
+    np.savez("one.npz", images=one, labels=[0] * 4, class_names=["3"])
+    lines, err = draw(capsys, trained, "--data", "one.npz")
+    reasons = ["reconstructions: all reconstructions are blank", "confusion: all test images have"]
+    reasons += ["sweeps: adding up to 1 to any number of the capsule changes no pixel"]
+    left_out = [line for line in lines if line.startswith("no ")]
+    assert not err and len(left_out) == 3
+    for line, reason in zip(left_out, reasons, strict=True):
+        assert line.startswith(f"no {reason}")
+    assert drawn.keys() == {"curves", "couplings", "kernels"}
+    assert "cannot draw sweeps: adding" in draw(capsys, trained, "sweeps", code=1)[1]
+
+
+def test_names_without_a_font_are_replaced_by_numbers(capsys, drawn, monkeypatch):
+    trained = run()
+    monkeypatch.setattr(plot.plotting, "legible", lambda names: ([f"n{k}" for k in names], "why"))
+    lines, _ = draw(capsys, trained, "confusion", "couplings")
+    assert lines[0] == "Note: why" and lines.count("Note: why") == 1
+    assert drawn["confusion"][0][1] == [f"n{k}" for k in range(10)]
 
 
 @pytest.mark.slow

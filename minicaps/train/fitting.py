@@ -18,6 +18,7 @@ from minicaps.data.preprocessing import as_images
 from minicaps.models import Network
 from minicaps.runs import load_model
 from minicaps.storage import check_unused, locked, results_folder
+from minicaps.train.defaults import settled
 from minicaps.train.options import DEFAULTS, complete, parsed
 from minicaps.train.progress import Display
 from minicaps.train.resume import device_of, make_trainer, train, write_config
@@ -86,7 +87,7 @@ def _trained(folder, given, data, call):
     """Train in a run folder; return the network of the best epoch. data: a function of the size."""
     options = complete(given | {"out": str(folder)})
     device, display = device_of(options.run), Display(NAME, options.run.quiet)
-    dataset = data(options.data.size)
+    options, dataset = settled(options, data(options.data.size))
     results_folder(folder, "choose another out")
     with locked(folder), one_blas_thread():
         _check_unused(folder)

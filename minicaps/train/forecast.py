@@ -35,7 +35,7 @@ def show(session, options):
     trainer = session.prepare(options)
     model, tested = trainer.model, len(trainer.data.test)
     describe(trainer)
-    own = options.optimization
+    options, own = trainer.options, trainer.optimization
     size = min(own.batch_size, len(trainer.training))
     kinds = options.replace(batch_size=size, validation=0, patience=None).to_dict()
     train, classes = trainer.data.train, model.config["classes"]

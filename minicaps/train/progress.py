@@ -39,7 +39,8 @@ class Display:
     def start(self, trainer):
         if self.quiet:
             return
-        describe(trainer)
+        if self.bar is None:  # else, training was restarted
+            describe(trainer)
         n = len(trainer.training)
         self.bar = tqdm(
             total=trainer.optimization.epochs * n,

@@ -7,15 +7,19 @@ from minicaps import plotting
 from minicaps.backend import choose_device
 from minicaps.cli.command import usage
 from minicaps.cli.signals import StopRequest
-from minicaps.errors import CheckpointError, DataError
+from minicaps.errors import CheckpointError, DataError, Diverged, NothingLearned
 from minicaps.models import inspection
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
 from minicaps.storage import check_unused, locked, results_folder, write_json
+from minicaps.train.defaults import settled
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
 from minicaps.train.summary import checksums, circumstances
 from minicaps.train.trainer import Trainer
+
+
+SLOWER = 0.25  # factor of the learning rate when training is restarted
 
 
 class Session:
@@ -62,6 +66,8 @@ class Session:
                 check_unused(run.out)
             device = device_of(run)  # before data is downloaded
             dataset, display = options.data.load(run.seed), Display(self.name, run.quiet)
+            if run.resume is None:
+                options, dataset = settled(options, dataset)
             return make_trainer(options, dataset, device, display, self.stop)
 
     def _train(self, trainer):
@@ -95,8 +101,9 @@ def train(trainer, command) -> dict:
 
     command: command or call that reproduces the run.
     """
+    trainer, found = _finished(trainer)
     folder, test = trainer.folder, trainer.data.test
-    summary = trainer.run() | circumstances(trainer, command)
+    summary = found | circumstances(trainer, command)
     write_json(folder / "summary.json", summary)
     plotting.curves(trainer.history, folder / "curves.png")
     if trainer.options.model.reconstruction and test:
@@ -105,6 +112,27 @@ def train(trainer, command) -> dict:
         drawn = inspection.redrawn(model, test, trainer.data.class_names)
         draw(*drawn, folder / "reconstructions.png")
     return summary
+
+
+def _finished(trainer):
+    """Run a trainer to the end, and restart it if it learns nothing; return it with its results.
+
+    Each restart uses `SLOWER` times the learning rate of the attempt before.
+    """
+    while True:
+        try:
+            return trainer, trainer.run()
+        except (Diverged, NothingLearned) as error:
+            if not (left := trainer.optimization.restarts):
+                raise
+            rate = SLOWER * trainer.optimization.learning_rate
+            told = f"{error}. Restarting with learning rate {rate:g}"
+        options = trainer.options.replace(learning_rate=rate, restarts=left - 1, resume=None)
+        again = make_trainer(options, trainer.data, trainer.device, trainer.display, trainer.stop)
+        again.warnings = trainer.warnings | {f"restart {left}": told}
+        trainer.display.warn(told)
+        trainer = again
+        write_config(trainer)
 
 
 def write_config(trainer):

@@ -27,6 +27,10 @@ class Diverged(UserError, RuntimeError):
     """
 
 
+class NothingLearned(UserError, RuntimeError):
+    """Raised when a network has not learned anything, so that training should be restarted."""
+
+
 class ProcessError(UserError, RuntimeError):
     """Raised when a process that was started for a measurement fails."""
 

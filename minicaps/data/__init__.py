@@ -29,7 +29,7 @@ def load(
     folder: str | Path | None = None,
     limit: int | None = None,
     seed: int = 0,
-    size: int | Sequence[int] | None = None,
+    size: int | Sequence[int] | str | None = None,
     compose: int | None = None,
     layout: str = "overlap",
     frames: str | None = None,
@@ -53,7 +53,8 @@ def load(
     seed : seed for drawing `strokes`, splitting custom data and composing images
         It has no effect on `mnist` and `fashion-mnist` themselves.
     size : (height, width), or N for both, that all images are resized to
-        The aspect ratio is kept, and the rest of the image has the color of its border.
+        The aspect ratio is kept, and the rest of the image has the color of its border. "auto"
+        chooses a size for custom data; see `minicaps.data.own.sizing`.
     compose : number of images of different classes that are combined into each image
         Training images are composed of training images only, test images of test images.
     layout : arrangement of composed images; see `minicaps.data.compose.compose`
@@ -107,6 +108,7 @@ def _load(name, folder, limit, seed, target, reading):
             f"unknown data set {name!r}, and no such path: choose from {', '.join(NAMES)}, or give"
             " the path of custom data"
         )
+    target = replace(target, size=None) if target.size == "auto" else target
     parts = {part: fitted(getattr(dataset, part), target) for part in ("train", "test")}
     return replace(dataset, **parts)
 

@@ -246,7 +246,7 @@ def _show_own(options):
         data = load(
             str(options.path.absolute()),
             seed=options.seed,
-            size=options.size,
+            size=options.size or "auto",
             frames=options.frames,
             multi_label=options.multi_label,
             skip_bad=options.skip_bad,

@@ -42,11 +42,16 @@ def data_source(text):
 
 
 def parse_size(text):
-    """Parse an image size given as N or HxW, and return it as a list of integers [H, W]."""
+    """Parse an image size given as N or HxW, and return it as a list of integers [H, W].
+
+    "auto" remains.
+    """
+    if text == "auto":
+        return text
     sides = re.fullmatch(r"([1-9]\d{0,4})(?:[x×]([1-9]\d{0,4}))?", text, re.ASCII)
     if not sides:
         raise argparse.ArgumentTypeError(
             f"must be a side of 1 to 99999 pixels, such as 28, or height x width, such as 40x56,"
-            f" got {text!r}"
+            f" or auto, got {text!r}"
         )
     return [int(sides[1]), int(sides[2] or sides[1])]

@@ -27,7 +27,8 @@ class Target:
 
     Attributes
     ----------
-    size : (height, width), or None to keep the size of each image
+    size : (height, width), None to keep the size of each image, or "auto" for custom data
+        See `minicaps.data.own.sizing`.
     channels : 1 or 3, or None to keep the channels of each image
     classes : names of the classes of a trained network, or None to take those of the data
     fill : value of the padding, or None for the color of each image's border
@@ -35,7 +36,7 @@ class Target:
     older : whether to infer them as older versions did
     """
 
-    size: Sequence[int] | None = None
+    size: Sequence[int] | str | None = None
     channels: int | None = None
     classes: tuple[str, ...] | None = None
     fill: float | None = None
@@ -64,10 +65,10 @@ class SeveralFrames(DataError):
     """Raised when a file contains several images and none was chosen."""
 
 
-def sides(size) -> tuple[int, int] | None:
-    """Return a size, given as N or (height, width) in pixels, as a pair; None stays None."""
-    if size is None:
-        return None
+def sides(size) -> tuple[int, int] | str | None:
+    """Return a size, given as N or (height, width) in pixels, as a pair; None and "auto" remain."""
+    if size is None or (isinstance(size, str) and size == "auto"):
+        return size
     found = (size, size) if isinstance(size, Integral) else size
     if not isinstance(found, Sequence | np.ndarray) or len(found) != 2 or isinstance(found, str):
         found = ()

@@ -17,7 +17,7 @@ class DataOptions:
 
     name: str = "strokes"  # or a path
     data_dir: str | None = None
-    size: list[int] | None = None  # [H, W]
+    size: list[int] | str | None = None  # [H, W], or "auto"; None: as the images are
     limit: int | None = None
     compose: int | None = None
     layout: str | None = None
@@ -94,18 +94,23 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class OptimizationOptions:
-    """Options for the loss, the optimizer, and the length of training."""
+    """Options for the loss, the optimizer, and the length of training.
+
+    None stands for a choice that `minicaps.train.defaults` makes when the images are known.
+    """
 
     loss: str | None = None
-    epochs: int = 6
+    epochs: int | None = 6
     patience: int | None = None  # epochs
-    batch_size: int = 64
+    batch_size: int | None = 64
     optimizer: str = "adam"
     learning_rate: float | None = None
-    schedule: str = "exponential"
+    schedule: str | None = "exponential"
     decay: float = 0.7  # factor per epoch
+    warm_up: int | None = 0  # steps
     weight_decay: float = 0.0
     clip: float | None = None
+    restarts: int | None = 0
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from minicaps.routing import keep_history
 from minicaps.tensor import Tensor
 
 FEW_STEPS = (20, 200)  # per epoch, and in total
+SOON = 0.25  # fraction of the epochs after which something should have been learned
 VANISHING = 1e-3  # fraction of the learning rate that is left at the end
 EXPLODING = 1000.0  # gradient norm; in healthy networks, it is about 0.01 to 10
 IMBALANCED = 3  # times as many images in the largest class as in the smallest
@@ -84,6 +85,11 @@ def _some(names, which):
 # ---- after an epoch
 
 
+def had_time(steps, epoch, epochs):
+    """Return whether a network should have learned something after these steps and epochs."""
+    return epoch == epochs or (steps >= FEW_STEPS[1] and epoch >= SOON * epochs)
+
+
 def stuck(loss, accuracy, shares):
     """Report a mean margin loss that shows that the network is not learning.
 
@@ -115,6 +121,20 @@ def stuck(loss, accuracy, shares):
             " and check that the labels match their images"
         )
     return None
+
+
+def constant(answers):
+    """Report that all validation images are predicted as the same class.
+
+    answers (J,): number of images that are predicted as each class.
+    """
+    if (answers > 0).sum() != 1:
+        return None
+    return (
+        f"all {answers.sum():,} validation images are predicted as one class: the network has not"
+        " learned to tell classes apart; try a smaller --learning-rate, and check that the labels"
+        " match their images"
+    )
 
 
 def exploding(norm):

@@ -16,10 +16,12 @@ from minicaps.data.images import Target, fitted
 from minicaps.data.ink import CHOICES, inverted
 from minicaps.data.own import from_memory
 from minicaps.data.own.remarks import remarks
+from minicaps.data.own.sizing import sized
 from minicaps.data.preprocessing import as_images
 from minicaps.models import Network
 from minicaps.runs import load_model
 from minicaps.storage import check_unused, locked, results_folder
+from minicaps.train.defaults import settled
 from minicaps.train.options import DEFAULTS, complete, parsed
 from minicaps.train.progress import Display
 from minicaps.train.resume import device_of, draw, make_trainer, train, write_config
@@ -93,13 +95,14 @@ def _trained(folder, given, data, call):
     options = complete(given | {"out": str(folder)})
     device, display = device_of(options.run), Display(NAME, options.run.quiet)
     dataset = inverted(data(options.data), CHOICES[options.data.invert])
+    options, dataset = settled(options, dataset)
     results_folder(folder, "choose another out")
     with locked(folder), one_blas_thread():
         _check_unused(folder)
         trainer = make_trainer(options, dataset, device, display, stop=False)
         write_config(trainer)
         try:
-            train(trainer, call)
+            trainer, _ = train(trainer, call)
             draw(trainer)
         except BaseException:
             if not (folder / "best.npz").exists():  # else the folder holds a network
@@ -118,7 +121,8 @@ def _check_unused(folder):
 def _dataset(images, labels, class_names, test, options):
     multi = options.multi_label
     train, names = from_memory.split_of(images, labels, class_names, multi_label=multi)
-    train = fitted(train, Target(options.size, train.shape[0]))
+    target, resized = sized(Target(options.size, train.shape[0]), [train.shape[1:]])
+    train = fitted(train, target)
     tested = train.take(slice(0, 0))
     if test is not None:
         if not isinstance(test, list | tuple) or len(test) != 2:
@@ -126,7 +130,7 @@ def _dataset(images, labels, class_names, test, options):
         images = as_images(test[0])
         labels = from_memory.targets(test[1], len(images), names, multi=train.multi)
         tested = fitted(Split(images, labels), Target(train.shape[1:], train.shape[0]))
-    notes = remarks(train, tested)
+    notes = (*resized, *remarks(train, tested))
     return Dataset(from_memory.NAME, train, tested, names, by_class=True, notes=notes)
 
 

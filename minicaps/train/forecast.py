@@ -42,7 +42,8 @@ def show(session, options):
     with memory_limit(free and free * SHARE):
         trainer = session.prepare(options)
     describe(trainer)
-    own, train, tested = options.optimization, trainer.data.train, trainer.data.test
+    options, own = trainer.options, trainer.optimization
+    train, tested = trainer.data.train, trainer.data.test
     validated, count = len(trainer.validation or ()), len(trainer.training)
     size = min(own.batch_size, count)
     kinds = options.replace(batch_size=size, validation=0, patience=None).to_dict()

@@ -31,6 +31,9 @@ PRESETS = ("paper", "small")
 NO_AUGMENTATION = asdict(Augmentation())
 DEFAULT_SHIFT = {"mnist": 2}  # pixels; 0 for other data sets
 DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; else 0.001
+RESTARTS = 2  # for custom data, unless the learning rate is given
+# Options that `minicaps.train.defaults` chooses for custom data
+BY_THE_DATA = {"batch_size", "epochs", "schedule", "warm_up", "shift", "rotate", "zoom", "balance"}
 
 # Option of the network -> argument of its class, which has the option only if it has the argument
 OF_THE_MODEL = {"reconstruction": "decoder"} | {
@@ -55,10 +58,16 @@ def complete(given) -> Options:
         "loss": usual_loss(name),
         "out": _new_folder(flat),
     }
+    if flat["data"] not in data.NAMES:
+        flat["restarts"] = given.get("restarts", 0 if "learning_rate" in given else RESTARTS)
+        flat["size"] = flat["size"] or "auto"
+        left_open = BY_THE_DATA - given.keys() - ({"schedule"} if "decay" in given else set())
+        flat |= dict.fromkeys(left_open)
+        defaults = {key: value for key, value in defaults.items() if key not in left_open}
     flat |= {key: value for key, value in defaults.items() if flat[key] is None}
     options = Options.from_dict(flat)
     _check(options, given)
-    _check_patience(options.optimization)
+    check_patience(options.optimization)
     return options
 
 
@@ -111,7 +120,7 @@ def resumed(path, saved, given) -> Options:
     flat["quiet"] = given.get("quiet", False)
     flat["loss"] = flat["loss"] or usual_loss(flat["model"])  # older runs did not save it
     options = Options.from_dict(flat)
-    _check_patience(options.optimization)
+    check_patience(options.optimization)
     return options
 
 
@@ -140,9 +149,10 @@ def parsed(values, refuse) -> dict:
     return vars(parser.parse_args(line))
 
 
-def _check_patience(optimization):
+def check_patience(optimization):
+    """Raise ValueError if the patience exceeds the number of epochs, once that is known."""
     patience, epochs = optimization.patience, optimization.epochs
-    if patience and patience >= epochs:
+    if patience and epochs and patience >= epochs:
         raise ValueError(
             f"--patience {patience} has no effect in {epochs} epoch(s): lower it, or give more"
             " --epochs"
@@ -206,7 +216,9 @@ def make_parser():
     parser = argparse.ArgumentParser(
         prog="python -m minicaps.train",
         description="Train a capsule network, test it once, and write a run folder. Without"
-        " options, train the small CapsNet on drawn digits in about a minute. [Defaults]",
+        " options, train the small CapsNet on drawn digits in about a minute. [Defaults]"
+        " For custom data, the size, the batch size, the epochs, the schedule and the augmentation"
+        " are chosen by the images.",
         epilog="Example: python -m minicaps.train --data mnist --preset small --epochs 6",
         usage="%(prog)s [options]",
         argument_default=argparse.SUPPRESS,
@@ -291,6 +303,10 @@ def _optimization_options(group):
     _add(group, "schedule", "", choices=list(optim.SCHEDULES))
     text = "exponential schedule: factor per epoch"
     _add(group, "decay", text, metavar="FACTOR", type=number(float, 0, 1, "(]"))
+    text = "raise the rate linearly over the first N steps"
+    _add(group, "warm_up", text, metavar="N", type=_WHOLE)
+    text = "if nothing is learned, restart with a quarter of the rate"
+    _add(group, "restarts", text, metavar="N", type=_WHOLE)
     _add(group, "weight_decay", "decoupled weight decay", metavar="RATE", type=_NOT_NEGATIVE)
     _add(group, "clip", "maximum norm of the gradient", metavar="NORM", type=_POSITIVE)
 

@@ -55,7 +55,8 @@ class Display:
     def start(self, trainer):
         if self.quiet:
             return
-        describe(trainer)
+        if self.bar is None:  # else, training was restarted
+            describe(trainer)
         self.began, self.first = time.perf_counter(), _position(trainer)
         self.bar = tqdm(
             total=trainer.optimization.epochs * len(trainer.training),

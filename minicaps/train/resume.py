@@ -8,17 +8,20 @@ from minicaps.backend import choose_device
 from minicaps.cli.command import usage
 from minicaps.cli.signals import StopRequest
 from minicaps.data import baselines
-from minicaps.errors import CheckpointError, DataError
+from minicaps.errors import CheckpointError, DataError, Diverged, NothingLearned
 from minicaps.models import inspection
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
 from minicaps.runs.configuration import options_of
 from minicaps.storage import check_unused, locked, results_folder, write_csv, write_json
 from minicaps.train.ancestry import fingerprints
+from minicaps.train.defaults import settled
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
 from minicaps.train.summary import checksums, circumstances
 from minicaps.train.trainer import Trainer
+
+SLOWER = 0.25  # factor of the learning rate when training is restarted
 
 
 class Session:
@@ -74,6 +77,8 @@ class Session:
                 check_unused(run.out)
             device = device_of(run)  # before data is downloaded
             dataset, display = options.data.load(run.seed), Display(self.name, run.quiet)
+            if run.resume is None:
+                options, dataset = settled(options, dataset)
             trainer = make_trainer(options, dataset, device, display, self.stop)
         self.batch_size = options.optimization.batch_size
         return trainer
@@ -81,7 +86,7 @@ class Session:
     def _train(self, trainer):
         """Train, evaluate, draw the figures, and print the result."""
         with self.stop.listening():
-            summary = train(trainer, self.command)
+            trainer, summary = train(trainer, self.command)
             _say(summary, trainer.warnings)
             draw(trainer)
         files = ", ".join(sorted(p.name for p in trainer.folder.iterdir()))
@@ -110,14 +115,16 @@ def make_trainer(options, dataset, device, display, stop) -> Trainer:
     return trainer
 
 
-def train(trainer, command) -> dict:
-    """Finish training, evaluate the network, write the summary, and return it.
+def train(trainer, command) -> tuple[Trainer, dict]:
+    """Finish training, evaluate the network, and write the summary.
 
-    command: command or call that reproduces the run.
+    command: command or call that reproduces the run. Returns the trainer, which is a new one if
+    training was restarted, and the summary.
     """
-    summary = trainer.run() | circumstances(trainer, command)
+    trainer, found = _finished(trainer)
+    summary = found | circumstances(trainer, command)
     write_json(trainer.folder / "summary.json", summary)
-    return summary
+    return trainer, summary
 
 
 def draw(trainer):
@@ -135,6 +142,27 @@ def draw(trainer):
             trainer.display.note(f"no figure of reconstructions: {inspection.BLANK}")
             return
         draw_on(*drawn, folder / "reconstructions.png")
+
+
+def _finished(trainer):
+    """Run a trainer to the end, and restart it if it learns nothing; return it with its results.
+
+    Each restart uses `SLOWER` times the learning rate of the attempt before.
+    """
+    while True:
+        try:
+            return trainer, trainer.run()
+        except (Diverged, NothingLearned) as error:
+            if not (left := trainer.optimization.restarts):
+                raise
+            rate = SLOWER * trainer.optimization.learning_rate
+            told = f"{error}. Restarting with learning rate {rate:g}"
+        options = trainer.options.replace(learning_rate=rate, restarts=left - 1, resume=None)
+        again = make_trainer(options, trainer.data, trainer.device, trainer.display, trainer.stop)
+        again.warnings = trainer.warnings | {f"restart {left}": told}
+        trainer.display.warn(told)
+        trainer = again
+        write_config(trainer)
 
 
 def write_config(trainer):

@@ -77,7 +77,10 @@ def _one(session, folder, options, given):
     try:
         summary = json.loads((folder / "summary.json").read_text())
         wanted = options.optimization
-        if all(summary["options"][key] == getattr(wanted, key) for key in ("epochs", "patience")):
+        asked = {"epochs": wanted.epochs, "patience": wanted.patience}
+        if wanted.epochs is None:  # chosen by the data, as it was then
+            del asked["epochs"]
+        if all(summary["options"][key] == value for key, value in asked.items()):
             return summary
     except (OSError, ValueError, TypeError, LookupError):  # unfinished or damaged
         pass

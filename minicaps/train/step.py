@@ -95,8 +95,11 @@ class Learner:
 
     def learning_rate(self, epoch, batch):
         """Return the learning rate for a given batch of an epoch."""
-        own, epoch = self.optimization, epoch + batch / self.batches
-        return own.learning_rate * optim.SCHEDULES[own.schedule](epoch, own.epochs, own.decay)
+        own, step = self.optimization, epoch * self.batches + batch + 1
+        rise = min(1, step / own.warm_up) if own.warm_up else 1
+        epoch += batch / self.batches
+        left = optim.SCHEDULES[own.schedule](epoch, own.epochs, own.decay)
+        return own.learning_rate * left * rise
 
     def check_finite(self):
         """Raise Diverged if any loss so far has been infinite or NaN.

@@ -17,7 +17,7 @@ from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.data.dataset import count_classes, mean_recall
 from minicaps.data.images import background
 from minicaps.data.ink import drawn
-from minicaps.errors import Interrupted
+from minicaps.errors import Interrupted, NothingLearned
 from minicaps.models.losses import check_several
 from minicaps.runs import checkpoint
 from minicaps.runs.building import build_model
@@ -204,9 +204,16 @@ class Trainer:
         part = "train" if answers is None else "validation"
         labels = to_host((self.validation or self.training).labels)
         present = count_classes(labels, self.model.config["classes"])
+        idle = None
         if self.optimization.loss == "margin":
             loss, accuracy = row[f"{part}_loss"], row[f"{part}_accuracy"]
-            self._tell("stuck", diagnosis.stuck(loss, accuracy, present / len(labels)))
+            idle = diagnosis.stuck(loss, accuracy, present / len(labels))
+        if answers is not None and not self.data.multi and (present > 0).sum() > 1:
+            idle = idle or diagnosis.constant(to_host(answers))
+        if diagnosis.had_time(self.learner.optimizer.steps, self.epoch, self.optimization.epochs):
+            if idle and self.optimization.restarts:
+                raise NothingLearned(f"after epoch {self.epoch}, {idle}")
+            self._tell("stuck", idle)
         self._tell("gradient", diagnosis.exploding(float(self.learner.gradient_norm)))
         if answers is not None and 2 * self.epoch > self.optimization.epochs:
             names = self.data.class_names

@@ -22,7 +22,7 @@ COUNTS = {
 def test_a_set_has_its_images(name, tmp_path):
     path = custom_sets.make(name, tmp_path)
     assert Counter(file.parent.name for file in path.rglob("*.png")) == COUNTS[name]
-    data = load(str(path), size=custom_sets.SIZE.get(name))
+    data = load(str(path), size="auto")
     assert data.train.shape[1:] == (28, 28)
     assert (data.train.images.max(axis=(1, 2, 3)) > 0.5).mean() > 0.95  # ink or ground is visible
 

@@ -2,15 +2,24 @@
 
     python tests/helpers/custom_sets.py FOLDER [NAME ...]             write the sets
     python tests/helpers/custom_sets.py FOLDER [NAME ...] --baseline  and measure a linear model
+    python tests/helpers/custom_sets.py FOLDER [NAME ...] --train 5   and train with five seeds
+
+Training uses `python -m minicaps.train --data SET` without further options, and a seed draws the
+split into training and test images, too.
 
 letters: 26 letters in Matplotlib's fonts (some of which lack them) and two sizes, black on white,
-36×36. shapes: outlines of four shapes in black on a transparent ground, 40×40. few: 20 drawn
-digits per class. imbalanced: 300, 40 and 12 drawn digits of three classes. gray: scikit-learn's
-8×8 digits, floats from 0 to 16.
+36×36. twenty, hundred: 20 and 100 characters in these fonts. shapes: outlines of four shapes in
+black on a transparent ground, 40×40. few: 20 drawn digits per class. imbalanced: 300, 40 and 12
+drawn digits of three classes. gray: scikit-learn's 8×8 digits, floats from 0 to 16.
 """
 
 import argparse
+import json
+import subprocess
+import sys
+import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from matplotlib import get_data_path
@@ -27,18 +36,30 @@ from minicaps.data.strokes import strokes
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LEFT_OUT = ("STIXSiz", "LastResort")  # fonts of brackets, and of boxes
 FINE = 4  # shapes are drawn larger by this factor, for smooth edges
-SIZE = {"letters": (28, 28), "shapes": (28, 28)}  # to which they are resized
 
 
 def letters(folder, rng):
+    typeset(folder, dict(zip(LETTERS, LETTERS, strict=True)), sizes=(20, 26))
+
+
+def twenty(folder, rng):
+    typeset(folder, {f"{ord(c):03}": c for c in "0123456789abcdefghij"})
+
+
+def hundred(folder, rng):
+    typeset(folder, {f"{k:03}": chr(k) for k in (*range(33, 127), *map(ord, "ÄÖÜäöü"))})
+
+
+def typeset(folder, characters, sizes=(22,)):
+    """Write each character, given as {class name: character}, in all fonts and sizes."""
     fonts = sorted(Path(get_data_path(), "fonts/ttf").glob("*.ttf"))
     for font in (path for path in fonts if not path.name.startswith(LEFT_OUT)):
-        for points in (20, 26):
+        for points in sizes:
             face = ImageFont.truetype(str(font), points)
-            for letter in LETTERS:
+            for name, character in characters.items():
                 image = Image.new("L", (36, 36), 255)
-                ImageDraw.Draw(image).text((18, 18), letter, fill=0, font=face, anchor="mm")
-                write(image, folder / letter / f"{font.stem}-{points}.png")
+                ImageDraw.Draw(image).text((18, 18), character, fill=0, font=face, anchor="mm")
+                write(image, folder / name / f"{font.stem}-{points}.png")
 
 
 def shapes(folder, rng, count=120):
@@ -80,6 +101,7 @@ def gray(folder, rng):
 
 
 SETS = {"letters": letters, "shapes": shapes, "few": few, "imbalanced": imbalanced, "gray": gray}
+SETS |= {"twenty": twenty, "hundred": hundred}
 
 
 def write(image, path):
@@ -112,20 +134,48 @@ def baseline(data):
     return correct.mean(), np.mean([correct[labels == k].mean() for k in np.unique(labels)])
 
 
+def trained(path, seed):
+    """Train by the command without options; return what `baseline` does, and the seconds."""
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "minicaps.train", "--data", str(path), "--quiet"]
+        began = time.perf_counter()
+        subprocess.run([*command, "--seed", str(seed), "--out", f"{folder}/run"], check=True)
+        found = json.loads(Path(folder, "run/summary.json").read_text())
+    return found["test_accuracy"], found["test_balanced_accuracy"], time.perf_counter() - began
+
+
+def measure(path, seeds):
+    """Print the mean accuracies of both classifiers over these seeds."""
+    rows = []
+    for seed in range(seeds):
+        data = load(str(path), seed=seed, size="auto")
+        rows.append([*baseline(data), *trained(path, seed)])
+        print("  seed {}: linear {:.1%} ({:.1%}), capsules {:.1%} ({:.1%}), {:.0f} s".format(
+            seed, *rows[-1]), flush=True)  # fmt: skip
+    linear, linear_balanced, accuracy, balanced, seconds = np.mean(rows, axis=0)
+    images = f"{len(data.train):,} + {len(data.test):,}"
+    found = f"{accuracy:.1%} ({balanced:.1%}) | {linear:.1%} ({linear_balanced:.1%})"
+    print(f"| {path.stem} | {images} | {found} | {seconds:.0f} s |", flush=True)
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SETS))
     parser.add_argument("--baseline", action="store_true", help="measure logistic regression")
+    text = "compare the default command with it, on SEEDS splits"
+    parser.add_argument("--train", type=int, metavar="SEEDS", help=text)
     options = parser.parse_args(arguments)
     for name in options.names or SETS:
         path = make(name, options.folder)
         print(f"{name}: {path}", flush=True)
         if options.baseline:
-            data = load(str(path), size=SIZE.get(name))
+            data = load(str(path), size="auto")
             accuracy, balanced = baseline(data)
             print(f"  {len(data.train):,} images for training, {len(data.test):,} for testing")
             print(f"  logistic regression: {accuracy:.1%}, balanced {balanced:.1%}", flush=True)
+        if options.train:
+            measure(path, options.train)
 
 
 if __name__ == "__main__":

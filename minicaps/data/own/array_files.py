@@ -20,6 +20,7 @@ from minicaps.data.own.labels import (
     numbers_of_names,
     printable,
 )
+from minicaps.data.own.sizing import sized
 from minicaps.errors import DataError, escaped
 
 
@@ -43,7 +44,8 @@ def _from_arrays(images, labels, images_from, labels_from, target):
     labels = (class_flags if several else class_numbers)(labels, len(images), labels_from)
     images, scale, how = in_unit_range(images, images_from, target.scale, older=target.older)
     split = Split(images, labels, names=np.arange(len(labels)), scale=scale)
-    return fitted(split, target), (f"{images_from}: {layout}, {how}",)
+    target, resized = sized(target, [images.shape[2:]])
+    return fitted(split, target), (f"{images_from}: {layout}, {how}", *resized)
 
 
 def from_idx(root, entries, hidden, target):
@@ -69,6 +71,7 @@ def from_idx(root, entries, hidden, target):
         arrays, where = map(read_idx, files), (f"images in {files[0]}", f"labels in {files[1]}")
         split, more = _from_arrays(*arrays, *where, target)
         target = target if target.scale else replace(target, scale=split.scale)
+        target = replace(target, size=split.shape[1:]) if target.size == "auto" else target
         parts.append(split)
         notes += more
     by_part = dict(zip(("train", "test"), parts, strict=True))

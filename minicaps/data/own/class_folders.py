@@ -18,6 +18,7 @@ from minicaps.data.own.faults import Faults
 from minicaps.data.own.files import for_each_file, notes_on_hidden
 from minicaps.data.own.found import PARTS, Found
 from minicaps.data.own.listing import listed
+from minicaps.data.own.sizing import sized
 from minicaps.errors import DataError
 
 DARK = 1 / 16  # of white; darker data is rejected, such as 12-bit values stored in 16 bits
@@ -27,7 +28,9 @@ def from_folders(root, entries, hidden, target, reading):
     """Implement `minicaps.data.own.read` for a folder with these visible and hidden entries."""
     faults = Faults(reading.skip_bad)
     listing = listed(root, entries, target, faults)
-    files, names = _pictures(root, list(listing.labels), target, faults, reading.frames)
+    names = list(listing.labels)
+    target, names, resized = _sized(root, names, target, faults)
+    files, names = _pictures(root, names, target, faults, reading.frames)
     faults.check()
     pictures = [picture for frames in files for picture in frames]
     file_of = [name for name, frames in zip(names, files, strict=True) for _ in frames]
@@ -47,7 +50,12 @@ def from_folders(root, entries, hidden, target, reading):
             " where white is 1: either they are black, or their pixels use fewer bits than the file"
             " format provides; scale them so that white is the largest number"
         )
-    notes = [*notes_on_hidden([*hidden, *listing.hidden]), *faults.notes(), *listing.notes()]
+    notes = [
+        *notes_on_hidden([*hidden, *listing.hidden]),
+        *faults.notes(),
+        *listing.notes(),
+        *resized,
+    ]
     if grey:
         notes.append(
             f"{grey} of {len(images)} images are grayscale: their channel is used for all colors"
@@ -66,14 +74,23 @@ def _frame_names(name, frames):
     return [f"{name}#{k}" for k in range(len(frames))] if len(frames) > 1 else [name]
 
 
+def _sized(root, names, target, faults):
+    """Return a target with a size (None after a fault), the usable files, and notes on the size."""
+    if target.size not in (None, "auto"):
+        return target, names, ()
+    choose = partial(_common_size, root) if target.size is None else partial(_sizes, root)
+    found, names = faults.usable(names, choose)
+    if target.size is None or found is None:
+        return replace(target, size=found), names, ()
+    target, notes = sized(target, found)
+    return target, names, notes
+
+
 def _pictures(root, names, target, faults, frames):
     """Read images, and return a list for each file that is usable, and the names of these files.
 
     The list of a file contains an array (C, H, W) for each of its frames that is read.
     """
-    if target.size is None:
-        size, names = faults.usable(names, partial(_common_size, root))
-        target = replace(target, size=size)
     pictures = []
     if target.size is not None:
         check_memory(len(names), target.channels or 3, target.size)
@@ -96,8 +113,12 @@ def _reader(target, frames):
     return read
 
 
+def _sizes(root, names):
+    return for_each_file(root, names, "looking", picture_size)
+
+
 def _common_size(root, names):
-    sizes = for_each_file(root, names, "looking", picture_size)
+    sizes = _sizes(root, names)
     first = sizes[0]
     for name, size in zip(names, sizes, strict=True):
         if size != first:

@@ -115,7 +115,7 @@ def _run(options):
     files, faults = find_images(options.pictures)
     code = max((_fault(fault) for fault in faults), default=0)
     figures = _figures(options, run.folder / "predictions", files)
-    if any(figures) and (note := plotting.legible(run.model.class_names)[1]):
+    if figures and (note := plotting.legible(run.model.class_names)[1]):
         fail(NAME, note)
     if options.invert == "auto" and run.model.preprocessing.background is None:
         message = f"{run.path} does not record whether it was trained on light or dark backgrounds"

@@ -16,6 +16,7 @@ SOON = 0.25  # fraction of the epochs after which something should have been lea
 VANISHING = 1e-3  # fraction of the learning rate that is left at the end
 EXPLODING = 1000.0  # gradient norm; in healthy networks, it is about 0.01 to 10
 IMBALANCED = 3  # times as many images in the largest class as in the smallest
+FEW_ANSWERS = 10  # predictions; so few can be alike by chance
 FEW_PICTURES = 3  # of a class; missing all images of a smaller class means little
 PRESENT, ABSENT, WEIGHT = 0.9, 0.1, 0.5  # m⁺, m⁻ and λ of the margin loss
 
@@ -128,7 +129,7 @@ def constant(answers):
 
     answers (J,): number of images that are predicted as each class.
     """
-    if (answers > 0).sum() != 1:
+    if (answers > 0).sum() != 1 or answers.sum() < FEW_ANSWERS:
         return None
     return (
         f"all {answers.sum():,} validation images are predicted as one class: the network has not"

@@ -86,7 +86,8 @@ def test_pixels_with_a_plain_meaning_are_scaled(tmp_path, name):
 
 
 def test_negative_pixels_are_scaled_by_their_range(tmp_path):
-    (whole,), _, notes = read(npz(tmp_path / "a.npz", **pixels(np.array([-1, 1, 0, 0.5]))))
+    found = read(npz(tmp_path / "a.npz", **pixels(np.array([-1, 1, 0, 0.5]))))
+    whole, notes = found.parts["all"], found.notes
     np.testing.assert_allclose(whole.images[3].ravel(), [0, 1, 0.5, 0.75])
     assert whole.scale == (-1, 1) and "pixels -1 to 1, scaled from -1 to 1" in notes[0]
 
@@ -94,7 +95,8 @@ def test_negative_pixels_are_scaled_by_their_range(tmp_path):
 def test_other_arrays_are_scaled_like_those_of_training(tmp_path):
     def scaled(numbers, scale, **options):
         target = Target(classes=("0", "1", "2"), scale=scale, **options)
-        (whole,), _, notes = read(npz(tmp_path / "a.npz", **pixels(np.array(numbers))), target)
+        found = read(npz(tmp_path / "a.npz", **pixels(np.array(numbers))), target)
+        whole, notes = found.parts["all"], found.notes
         assert ("as in training" in notes[0]) == (scale is not None and whole.scale == scale)
         return whole.images[3].ravel().tolist()
 

@@ -24,7 +24,7 @@ def without_time(found):
 
 @pytest.mark.parametrize("name", ["few", pytest.param("letters", marks=pytest.mark.slow)])
 def test_the_linear_classifier_is_as_good_as_that_of_scikit_learn(name, tmp_path):
-    data = load(str(custom_sets.make(name, tmp_path)), size=custom_sets.SIZE.get(name))
+    data = load(str(custom_sets.make(name, tmp_path)), size=28)
     found = baselines.linear(data.train, data.test, seconds=60)
     accuracy, balanced = custom_sets.baseline(data)
     assert found["complete"]

@@ -21,6 +21,7 @@ from minicaps.data.images import read_picture
 from minicaps.data.own import class_folders
 from minicaps.evaluate import __main__ as evaluate
 from minicaps.train import __main__ as train
+from minicaps.train.ancestry import fingerprints
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -251,6 +252,7 @@ def test_train_on_a_folder_writes_the_split_and_the_names(pets, tmp_path):
     parts = {"train": rest, "validation": validation, "test": data.test}
     sums = {name: part.sha256() for name, part in parts.items()}
     assert split.pop("sha256") == sums
+    assert split.pop("train_fingerprints") == fingerprints(parts["train"])
     assert split == {name: part.names.tolist() for name, part in parts.items()}
     assert summary(folder)["test_samples"] == len(data.test)
 
@@ -367,7 +369,8 @@ def test_an_unusual_share_of_given_test_images_is_told(tmp_path, counts, told):
     for part, count in zip(("train", "test"), counts, strict=True):
         for c in "ab":
             for k in range(count):
-                write(tmp_path / "x" / part / c / f"{k}.png", noise(k, 4, 4))
+                seed = [ord(part[1]), ord(c), k]
+                write(tmp_path / "x" / part / c / f"{k}.png", noise(seed, 4, 4))
     notes = load(str(tmp_path / "x")).notes
     assert len(notes) == len(told)
     for note, share in zip(notes, told, strict=True):
@@ -378,7 +381,8 @@ def test_classes_without_test_images_are_named(tmp_path):
     for part, names in (("train", "abc"), ("test", "b")):
         for c in names:
             for k in range(4):
-                write(tmp_path / "x" / part / c / f"{k}.png", noise(k, 4, 4))
+                seed = [ord(part[1]), ord(c), k]
+                write(tmp_path / "x" / part / c / f"{k}.png", noise(seed, 4, 4))
     (note,) = load(str(tmp_path / "x")).notes
     assert note == "no test image shows a, c, so the test cannot judge these classes"
 

@@ -10,7 +10,6 @@ from own_files import SIZE, crosses_and_rings, npz, saved
 from tiny_runs import edit, go_on, run, summary
 from tiny_runs import saved as checkpoint_of
 
-from minicaps import predict
 from minicaps.backend import choose_device
 from minicaps.data import load
 from minicaps.data.images import read_picture
@@ -18,6 +17,7 @@ from minicaps.data.preprocessing import Preprocessing
 from minicaps.evaluate import select
 from minicaps.evaluate.in_memory import evaluate as evaluate_in_memory
 from minicaps.models import inspection
+from minicaps.predict import __main__ as predict
 from minicaps.runs import load_model
 from minicaps.runs.run import open_run
 from minicaps.train import fit
@@ -63,9 +63,9 @@ def test_the_decision_is_stored_and_every_command_follows_it(paper, tmp_path, ca
     np.testing.assert_array_equal(other.split.images, own.split.images)
     assert not chosen(trained, source="copy", part="test", invert=False).inverted
     # one image at a time; only the odd one is light on dark
-    seen, view = [], inspection.view
+    seen, scores = [], inspection.scores
     monkeypatch.setattr(
-        inspection, "view", lambda m, picture: seen.append(picture) or view(m, picture)
+        inspection, "scores", lambda m, images: seen.extend(images) or scores(m, images)
     )
     for name, image in zip(own.split.names, own.split.images, strict=True):
         assert predict.main([str(trained), str(paper / name), "--no-figures"]) == 0

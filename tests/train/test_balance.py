@@ -41,6 +41,7 @@ def test_the_best_epoch_is_that_of_the_highest_balanced_accuracy(data):
 
 
 def test_a_balanced_run_resumes_bit_identically(data):
+    data = (*data, "--schedule", "constant", "--warm-up", "0")
     whole = run(*data, "--epochs", "2", out="whole")
     parts = run(*data, "--epochs", "1", out="parts")
     go_on(parts, "--epochs", "2")
@@ -48,8 +49,8 @@ def test_a_balanced_run_resumes_bit_identically(data):
     assert_equal_runs(parts, whole)
 
 
-@pytest.mark.parametrize(("arguments", "balance"), [((), False), (("--balance", "no"), False)])
-def test_without_it_images_are_drawn_once_per_epoch(data, monkeypatch, arguments, balance):
+@pytest.mark.parametrize(("arguments", "balance"), [((), True), (("--balance", "no"), False)])
+def test_it_is_on_for_imbalanced_data_unless_it_is_off(data, monkeypatch, arguments, balance):
     asked = []
 
     def watched(*positional, **options):
@@ -59,7 +60,7 @@ def test_without_it_images_are_drawn_once_per_epoch(data, monkeypatch, arguments
     monkeypatch.setattr(trainer, "batches", watched)
     folder = run(*data[:-1], *arguments)
     assert set(asked) == {balance}
-    assert "validation_balanced_accuracy" not in history(folder)[0]
+    assert ("validation_balanced_accuracy" in history(folder)[0]) == balance
 
 
 def test_off_is_not_the_same_as_undecided():

@@ -25,7 +25,7 @@ def walk(folder, root) -> tuple[list[str], list[str]]:
     Both are named relative to `root`, files of a folder before those of its subfolders. A link to a
     folder that contains it is counted as hidden.
     """
-    files, hidden, folders = [], [], [(folder, [folder.resolve()])]
+    files, hidden, folders = [], [], [(folder, [root.resolve(), folder.resolve()])]
     for folder, above in folders:
         inside, hidden_inside = list_folder(folder)
         hidden += [folder / name for name in hidden_inside]

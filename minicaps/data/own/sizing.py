@@ -6,8 +6,8 @@ import numpy as np
 
 from minicaps.data.images import Target
 
-SMALLEST, LARGEST = 20, 40  # pixels per side; images within these limits keep their size
-USUAL = 28, 32  # longer side of enlarged and of reduced images
+SMALLEST, LARGEST = 20, 32  # pixels per side; images within these limits keep their size
+ENLARGED = 28  # longer side of images that are enlarged
 
 
 def sized(target: Target, sizes) -> tuple[Target, tuple[str, ...]]:
@@ -30,7 +30,7 @@ def chosen_size(sizes) -> tuple[tuple[int, int], str | None]:
     alike = len(set(sizes)) == 1
     if alike and min(found) >= SMALLEST and max(found) <= LARGEST:
         return found, None
-    longer = USUAL[0] if max(found) < USUAL[0] else min(max(found), USUAL[1])
+    longer = min(max(found), LARGEST) if max(found) >= ENLARGED else ENLARGED
     height, width = (max(SMALLEST, round(side * longer / max(found))) for side in found)
     before = f"{found[0]}×{found[1]}" if alike else _range(heights, widths)
     return (height, width), (

@@ -54,7 +54,7 @@ def test_auto_takes_a_gpu_and_says_so(strict_cupy):
 
 
 def test_gpu_without_cupy_says_what_to_install(no_cupy):
-    with pytest.raises(DeviceError, match=r"CuPy cannot be imported.*minicaps\[cuda12\]"):
+    with pytest.raises(DeviceError, match=r'CuPy cannot be imported.*-e "\.\[cuda12\]"'):
         choose_device("gpu")
 
 

@@ -12,6 +12,7 @@ from minicaps.routing import keep_history
 from minicaps.tensor import Tensor
 
 FEW_STEPS = (20, 200)  # per epoch, and in total
+ENOUGH_STEPS = 1000  # for data that a linear classifier can learn
 SOON = 0.25  # fraction of the epochs after which something should have been learned
 VANISHING = 1e-3  # fraction of the learning rate that is left at the end
 EXPLODING = 1000.0  # gradient norm; in healthy networks, it is about 0.01 to 10
@@ -180,15 +181,16 @@ def no_better(found, options, counts):
     if reached > linear:
         return None
     optimization, own = options.optimization, options.data
-    size, epochs = optimization.batch_size, optimization.epochs
     tries = ["--shift 2"] * (not own.shift) + ["--balance"] * (imbalanced and not own.balance)
-    tries += ["--batch-size 16"] * (size > 16) + ["--epochs 50"] * (epochs < 50)
-    tries += ["--learning-rate 0.001"] * (optimization.learning_rate > 0.001)
-    tries += ["--schedule cosine"] * (optimization.schedule != "cosine")
+    steps = optimization.epochs * -(-int(counts.sum()) // optimization.batch_size)
+    if steps < ENOUGH_STEPS:
+        tries += ["no --epochs and no --batch-size, so that both are chosen by the images"]
+    else:
+        tries += [f"--epochs {3 * optimization.epochs}"]
     return (
         f"the network is not better than a linear classifier on the test images"
         f" ({kind.replace('_', ' ')} {reached:.2%} and {linear:.2%}): try"
-        f" {' '.join(tries) or 'more images'}"
+        f" {', '.join(tries)}, and look at the images with minicaps.data"
     )
 
 

@@ -5,8 +5,10 @@ from collections import Counter
 import custom_sets
 import numpy as np
 import pytest
+from tiny_runs import summary
 
 from minicaps.data import load
+from minicaps.train import __main__ as train
 
 COUNTS = {
     "letters": dict.fromkeys(custom_sets.LETTERS, 60),
@@ -41,3 +43,45 @@ def test_the_baseline_measures_accuracy_and_balanced_accuracy(tmp_path):
     accuracy, balanced = custom_sets.baseline(data)
     assert 0.8 < accuracy < 0.95
     assert 1 / 3 < balanced < 0.75
+
+
+# ---- training, which has to be better than a linear classifier
+
+STILL = ["--shift", "0", "--rotate", "0", "--zoom", "0"]
+
+
+def trained(name, folder, *arguments, out):
+    """Train on a set in this process; return the summary."""
+    common = [
+        "--data",
+        str(folder / name),
+        "--device",
+        "cpu",
+        "--quiet",
+        "--out",
+        str(folder / out),
+    ]
+    assert train.main([*common, *arguments]) == 0
+    return summary(folder / out)
+
+
+@pytest.mark.slow
+def test_what_is_advised_after_poor_training_helps(tmp_path):
+    custom_sets.make("imbalanced", tmp_path)
+    poor = [*STILL, "--balance", "no", "--epochs", "2", "--batch-size", "64"]
+    before = trained("imbalanced", tmp_path, *poor, out="poor")
+    assert "try --shift 2, --balance, no --epochs and no --batch-size" in before["warnings"][-1]
+    better = [*STILL[2:], "--shift", "2", "--balance"]
+    after = trained("imbalanced", tmp_path, *better, out="better")
+    assert not any("linear classifier" in text for text in after["warnings"])
+    assert after["test_balanced_accuracy"] > before["test_balanced_accuracy"] + 0.3
+
+
+@pytest.mark.slow
+def test_a_learning_rate_that_kills_the_network_is_lowered_until_it_learns(tmp_path):
+    custom_sets.make("imbalanced", tmp_path)
+    high = ["--learning-rate", "0.5", "--restarts", "4"]
+    found = trained("imbalanced", tmp_path, *high, out="high")
+    assert found["options"]["learning_rate"] < 0.5
+    assert any("Restarting with learning rate 0.125" in text for text in found["warnings"])
+    assert found["test_balanced_accuracy"] > 0.8

@@ -12,7 +12,7 @@ from minicaps.data.dataset import VALIDATION_SHARE, count_classes
 from minicaps.train.options import check_patience
 
 SMALL, LARGE = 500, 20_000  # training images; see `_batch_size` and `_augmentation`
-UPDATES = 1500  # steps
+STEPS, STEPS_PER_CLASS = 1500, 15  # of training
 EPOCHS = (6, 300)  # fewest and most
 WARM_UP = 100  # steps
 IMBALANCED = 3  # times as many images in the largest class as in the smallest
@@ -43,7 +43,7 @@ def _choices(options, dataset):
     n, own = _trained_on(options, dataset), options.optimization
     batch_size = own.batch_size or _batch_size(n)
     steps = -(-n // batch_size)  # per epoch
-    epochs = round(UPDATES / steps)
+    epochs = round((STEPS + STEPS_PER_CLASS * len(dataset.class_names)) / steps)
     epochs = min(max(epochs, EPOCHS[0]), EPOCHS[1])
     return {
         "batch_size": batch_size,
@@ -98,5 +98,5 @@ def _sentence(chosen, options, dataset):
     done = ", ".join(text for key, text in texts.items() if chosen.get(key))
     return (
         f"chosen for {n:,} training images of {len(dataset.class_names)} classes: {done}; options"
-        " that you give are kept"
+        " you give take precedence"
     )

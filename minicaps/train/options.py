@@ -217,8 +217,8 @@ def make_parser():
         prog="python -m minicaps.train",
         description="Train a capsule network, test it once, and write a run folder. Without"
         " options, train the small CapsNet on drawn digits in about a minute. [Defaults]"
-        " For custom data, the size, the batch size, the epochs, the schedule and the augmentation"
-        " are chosen by the images.",
+        " For custom data, size, batch size, epochs, schedule, warm-up, restarts, balance and"
+        " augmentation depend on the images.",
         epilog="Example: python -m minicaps.train --data mnist --preset small --epochs 6",
         usage="%(prog)s [options]",
         argument_default=argparse.SUPPRESS,

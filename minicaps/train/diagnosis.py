@@ -181,15 +181,16 @@ def no_better(found, options, counts):
     if reached > linear:
         return None
     optimization, own = options.optimization, options.data
-    tries = ["--shift 2"] * (not own.shift) + ["--balance"] * (imbalanced and not own.balance)
+    tries = ["add --shift 2"] * (not own.shift)
+    tries += ["add --balance"] * (imbalanced and not own.balance)
     steps = optimization.epochs * -(-int(counts.sum()) // optimization.batch_size)
     if steps < ENOUGH_STEPS:
-        tries += ["no --epochs and no --batch-size, so that both are chosen by the images"]
+        tries += ["leave --epochs and --batch-size out, so that they fit the images"]
     else:
-        tries += [f"--epochs {3 * optimization.epochs}"]
+        tries += [f"train longer with --epochs {3 * optimization.epochs}"]
     return (
         f"the network is not better than a linear classifier on the test images"
-        f" ({kind.replace('_', ' ')} {reached:.2%} and {linear:.2%}): try"
+        f" ({kind.replace('_', ' ')} {reached:.2%} against {linear:.2%}):"
         f" {', '.join(tries)}, and look at the images with minicaps.data"
     )
 

@@ -92,6 +92,7 @@ def circumstances(trainer, command) -> dict:
         },
         "seed": trainer.options.run.seed,
         "options": trainer.options.to_dict(),
+        "notes": list(trainer.data.notes),
         "data_sha256": checksums(trainer),
         "best_sha256": hashlib.sha256(best.read_bytes()).hexdigest(),
         "command": command,

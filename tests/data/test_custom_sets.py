@@ -63,7 +63,10 @@ def test_what_is_advised_after_poor_training_helps(tmp_path):
     custom_sets.make("imbalanced", tmp_path)
     poor = [*STILL, "--balance", "no", "--epochs", "2", "--batch-size", "64"]
     before = trained("imbalanced", tmp_path, *poor, out="poor")
-    assert "try --shift 2, --balance, no --epochs and no --batch-size" in before["warnings"][-1]
+    assert (
+        "add --shift 2, add --balance, leave --epochs and --batch-size out"
+        in before["warnings"][-1]
+    )
     better = [*STILL[2:], "--shift", "2", "--balance"]
     after = trained("imbalanced", tmp_path, *better, out="better")
     assert not any("linear classifier" in text for text in after["warnings"])

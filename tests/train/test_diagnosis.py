@@ -270,15 +270,13 @@ def test_a_network_no_better_than_a_linear_classifier():
     even, uneven = np.array([5, 14]), np.array([5, 15])
     assert compared(even, 0.81, 0.4) is None
     said = compared(even, 0.8, 0.6)
-    assert (
-        "(accuracy 80.00% and 80.00%): try --shift 2, no --epochs and no --batch-size, so" in said
-    )
+    assert "(accuracy 80.00% against 80.00%): add --shift 2, leave --epochs and --batch" in said
     assert compared(uneven, 0.7, 0.51) is None
     said = compared(uneven, 0.9, 0.45)
-    assert "(balanced accuracy 45.00% and 50.00%)" in said and "--balance" in said
+    assert "(balanced accuracy 45.00% against 50.00%)" in said and "add --balance" in said
     assert "--balance" not in compared(uneven, 0.9, 0.45, balance=True)
     said = compared(even, 0.5, 0.5, batch_size=1, epochs=60, shift=1)
-    assert "try --epochs 180, and look at the images" in said
+    assert "): train longer with --epochs 180, and look at the images" in said
 
 
 def test_a_run_of_custom_data_compares_itself_with_baselines(tmp_path, capsys):

@@ -111,7 +111,7 @@ def notes_on_hidden(names):
     return (f"skipped {len(names)} hidden entries: {some_of(names)}",) if names else ()
 
 
-def some_of(names):
+def some_of(names, between=", "):
     """Format the first few names for a message, followed by the number of remaining names."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(escaped, names[:SHOWN])) + more
+    more = f"{between.lstrip(',')}and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return between.join(map(escaped, names[:SHOWN])) + more

@@ -186,11 +186,27 @@ def test_images_in_subfolders_belong_to_the_class(pets):
     )
 
 
-def test_links_in_a_circle_end(pets):
-    (pets / "cat/other").symlink_to(pets / "dog")
-    (pets / "dog/other").symlink_to(pets / "cat")
-    names = set(all_of(load(str(pets))))
-    assert {"cat/other/0.png", "dog/other/0.png"} < names and len(names) == 24
+def test_links_between_classes_repeat_no_image(pets):
+    """Else, an image could be in the training and in the test set."""
+    for place in ("cat", "dog", "eel"):
+        for other in {"cat", "dog", "eel"} - {place}:
+            (pets / place / f"to-{other}").symlink_to(pets / other)
+    (pets / "cat/to-day").symlink_to(pets / "eel/day")
+    write(pets / "eel/day/x.png", noise(99, *SIZE, 3))
+    data = load(str(pets))
+    assert len(pictures := all_of(data)) == 16 == len(data.train) + len(data.test)
+    assert pictures["eel/day/x.png"][1] == 2  # the class of its own folder
+    assert data.notes[0].startswith("skipped 7 hidden entries: cat/to-day, cat/to-dog, cat/to-eel")
+
+
+def test_a_linked_folder_from_elsewhere_is_read(pets, tmp_path):
+    (pets / "dog").rename(tmp_path / "dogs")
+    (pets / "dog").symlink_to(tmp_path / "dogs")
+    write(tmp_path / "more/x.png", noise(99, *SIZE, 3))
+    (pets / "cat/more").symlink_to(tmp_path / "more")
+    (pets / "eel/more").symlink_to(tmp_path / "more")
+    pictures = all_of(load(str(pets)))
+    assert {"dog/0.png", "cat/more/x.png"} < set(pictures) and len(pictures) == 16
 
 
 def test_folders_that_are_no_data_set_are_refused(pets, tmp_path):
@@ -469,6 +485,7 @@ def test_what_never_ends_is_refused(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="requires links")
 def test_links_that_lead_back_are_not_followed(tmp_path):
+    """A table may name a file by its own folder and by a link to the folder."""
     root = tmp_path / "multi"
     names = [f"{place}/{k}.png" for place in ("a", "b") for k in range(6)]
     for k, name in enumerate(names):
@@ -481,3 +498,6 @@ def test_links_that_lead_back_are_not_followed(tmp_path):
     (root / "labels.csv").write_text("\n".join(["file,p,q", *lines]))
     data = load(root)
     assert sorted([*data.train.names, *data.test.names]) == sorted(names)
+    (root / "labels.csv").write_text("\n".join(["file,p,q", *lines[:12]]))
+    data = load(root)  # the table need not list files again under the names of links
+    assert sorted([*data.train.names, *data.test.names]) == sorted(names[:12])

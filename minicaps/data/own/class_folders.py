@@ -24,8 +24,8 @@ from minicaps.errors import DataError
 DARK = 1 / 16  # of white; darker data is rejected, such as 12-bit values stored in 16 bits
 
 
-def from_folders(root, entries, hidden, target, reading):
-    """Implement `minicaps.data.own.read` for a folder with these visible and hidden entries."""
+def from_folders(root, entries, target, reading):
+    """Implement `minicaps.data.own.read` for a folder with these visible entries."""
     faults = Faults(reading.skip_bad)
     listing = listed(root, entries, target, faults)
     names = list(listing.labels)
@@ -51,7 +51,7 @@ def from_folders(root, entries, hidden, target, reading):
             " format provides; scale them so that white is the largest number"
         )
     notes = [
-        *notes_on_hidden([*hidden, *listing.hidden]),
+        *notes_on_hidden(listing.hidden),
         *faults.notes(),
         *listing.notes(),
         *resized,

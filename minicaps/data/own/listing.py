@@ -10,6 +10,7 @@ The first of these layouts that matches a folder is used:
 If no folder of layout 2 has subfolders, layout 3 applies, and `train` is a class.
 """
 
+import os
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -49,21 +50,24 @@ class Listing:
 
 def listed(root, entries, target, faults) -> Listing:
     """List the images of a folder with these visible entries. Faults are added to `faults`."""
+    paths, hidden, unreadable = walk(root)
+    if unreadable:
+        raise unreadable[0]
+    files, hidden = ([p.relative_to(root).as_posix() for p in found] for found in (paths, hidden))
     if (root / table.NAME).exists():
-        return _by_table(root, entries, target, faults)
+        return _by_table(root, files, hidden, target, faults)
     folders = _part_folders(entries)
     if not folders:
-        files, hidden = _class_folders(root, root, entries, faults)
+        files = _class_folders(root, root, entries, files, faults)
         labels, class_names = _numbered([files], root, target, faults)
         nested = [name for name in labels if name.count("/") > 1]
         return Listing(labels, class_names, hidden, nested=nested)
     loose = [entry.name for entry in entries if not entry.is_dir()]
     _tell_loose(root, root / "train", loose, loose, faults)
-    found, hidden = {}, []
-    for part, folder in folders.items():
-        inside, hidden_inside = list_folder(folder)
-        found[part], more = _class_folders(root, folder, inside, faults)
-        hidden += [*(f"{folder.name}/{name}" for name in hidden_inside), *more]
+    found = {
+        part: _class_folders(root, folder, list_folder(folder)[0], files, faults)
+        for part, folder in folders.items()
+    }
     parts = {name: part for part in found for files in found[part].values() for name in files}
     labels, class_names = _numbered(list(found.values()), folders["train"], target, faults)
     nested = [name for name in labels if name.count("/") > 2]
@@ -85,30 +89,29 @@ def _part_folders(entries):
     return {part: folder_of[part] for part in PARTS if part in folder_of}
 
 
-def _class_folders(root, folder, entries, faults):
-    """Return {class: files} for a folder with one subfolder per class, and its hidden entries.
+def _class_folders(root, folder, entries, all_files, faults):
+    """Return {class: files} for a folder with one subfolder per class.
 
-    Files and hidden entries are named relative to the root.
+    all_files: those in the root and its subfolders. Files are named relative to the root.
     """
     loose = [entry for entry in entries if not entry.is_dir()]
     names = [entry.relative_to(root).as_posix() for entry in loose]
     _tell_loose(folder, folder, [entry.name for entry in loose], names, faults)
-    files, hidden, empty = {}, [], []
-    for entry in entries:
-        if not entry.is_dir():
-            continue
-        inside, hidden_inside = walk(entry, root)
-        hidden += hidden_inside
-        if not inside:
-            empty.append(entry.relative_to(root).as_posix())
-        if inside or not faults.skip_bad:
-            files[entry.name] = inside
+    classes = [entry for entry in entries if entry.is_dir()]
+    files = {entry.relative_to(root).as_posix(): [] for entry in classes}
+    depth = len(folder.relative_to(root).parts) + 1
+    for name in all_files:
+        place = "/".join(name.split("/")[:depth])
+        if place in files:
+            files[place].append(name)
+    empty = [place for place in files if not files[place]]
     if empty:
         many = f"{len(empty)} class folders of {root} contain no images: {some_of(empty)}; "
         one = f"{escaped(root / empty[0])} contains no images: "
         advice = "add images or remove the folder" + ("s" if empty[1:] else "")
         faults.add((many if empty[1:] else one) + advice, empty, "the folder contains no images")
-    return files, hidden
+    there = {entry.name: inside for entry, inside in zip(classes, files.values(), strict=True)}
+    return {name: inside for name, inside in there.items() if inside or not faults.skip_bad}
 
 
 def _tell_loose(folder, classes, names, files, faults):
@@ -160,22 +163,17 @@ def _class_numbers(class_names, where, target, faults):
     return dict(zip(class_names, numbers, strict=True))
 
 
-def _by_table(root, entries, target, faults):
+def _by_table(root, files, hidden, target, faults):
     path = root / table.NAME
     read = table.read_table(path)
-    files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
-    for folder in (entry for entry in entries if entry.is_dir()):
-        inside, hidden_inside = walk(folder, root)
-        files += inside
-        hidden += hidden_inside
     files.remove(table.NAME)
+    there = {*files, *_by_other_names(root, read.labels.keys() - set(files), files)}
     for which, names, reason in (
-        ("lists missing files", read.labels.keys() - set(files), "the file is missing"),
+        ("lists missing files", read.labels.keys() - there, "the file is missing"),
         ("has no line for", set(files) - read.labels.keys(), f"{table.NAME} has no line for it"),
     ):
         if names := sorted(names):
             faults.add(f"{path} {which}: {some_of(names)}", names, reason)
-    there = set(files)
     labels = {name: label for name, label in read.labels.items() if name in there}
     if not labels:
         faults.add(f"{path} lists no images that exist: correct the file names")
@@ -183,6 +181,12 @@ def _by_table(root, entries, target, faults):
     of_table = _flags_of_table if read.multi else _numbers_of_table
     labels, class_names = of_table(path, labels, read, target, faults)
     return Listing(labels, class_names, hidden, read.parts)
+
+
+def _by_other_names(root, names, files):
+    """Return the names that lead to some of the files through links to folders."""
+    real = {os.path.realpath(root / file) for file in files} if names else ()
+    return [name for name in names if os.path.realpath(root / name) in real]
 
 
 def _flags_of_table(path, labels, read, target, faults):

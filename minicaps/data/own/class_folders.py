@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -10,8 +11,8 @@ from minicaps.data.dataset import Split
 from minicaps.data.images import (
     SeveralFrames,
     check_memory,
-    count_frames,
     picture_size,
+    read_frames,
     read_picture,
 )
 from minicaps.data.own.faults import Faults
@@ -103,10 +104,11 @@ def _pictures(root, names, target, faults, frames):
 
 def _reader(target, frames):
     def read(path):
-        if frames == "all":
-            return [target.fit(read_picture(path, k)) for k in range(count_frames(path))]
+        if frames is not None:
+            chosen = islice(read_frames(path), 1 if frames == "first" else None)
+            return [target.fit(picture) for picture in chosen]
         try:
-            return [target.fit(read_picture(path, 0 if frames == "first" else None))]
+            return [target.fit(read_picture(path))]
         except SeveralFrames as error:
             raise DataError(f"{error}, or give --frames first or --frames all") from None
 

@@ -50,10 +50,12 @@ class Listing:
 
 def listed(root, entries, target, faults) -> Listing:
     """List the images of a folder with these visible entries. Faults are added to `faults`."""
-    paths, hidden, unreadable = walk(root)
+    paths, out_of_sight, unreadable = walk(root)
     if unreadable:
         raise unreadable[0]
-    files, hidden = ([p.relative_to(root).as_posix() for p in found] for found in (paths, hidden))
+    files, hidden = (
+        [path.relative_to(root).as_posix() for path in found] for found in (paths, out_of_sight)
+    )
     if (root / table.NAME).exists():
         return _by_table(root, files, hidden, target, faults)
     folders = _part_folders(entries)

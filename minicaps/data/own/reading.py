@@ -74,7 +74,7 @@ def load(
     notes = (*notes, *notes_on_test(test, others, class_names, defined=defined))
     if limit is not None:
         train = limited(train, limit, len(class_names), seed, path)
-    notes = (*notes, *remarks(train, test))
+    notes = (*notes, *remarks({"train": train, "validation": validation, "test": test}))
     return Dataset(
         name_of(path.resolve()),
         train,

@@ -90,6 +90,15 @@ def test_the_images_of_a_file_stay_in_one_part(pets):
         assert all(np.bincount(part.labels, minlength=2).min() > 0 for part in parts)
 
 
+def test_a_large_share_of_test_images_is_explained_by_long_files(tmp_path):
+    for c, name in enumerate(("cat", "dog")):
+        for k in range(3):
+            pages(tmp_path / "pets" / name / f"{k}.tif", *noise([c, k], 8, *SIZE))
+    data = load(str(tmp_path / "pets"), frames="all")
+    note = "16 of 48 images (33%) are test images, because the frames of a file stay together: "
+    assert len(data.test) == 16 and f"{note}add files" in data.notes
+
+
 def test_images_of_two_files_are_too_few_for_three_parts(pets):
     for name in ("0.tif", "1.tif", "2.tif", "one.png"):
         (pets / "cat" / name).unlink()

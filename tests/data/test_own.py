@@ -182,7 +182,8 @@ def test_images_in_subfolders_belong_to_the_class(pets):
         assert np.array_equal(image, read_picture(pets / name))
     assert data.notes == (
         "skipped 2 hidden entries: cat/day2/loop, dog/.thumbs",
-        "2 images in subfolders belong to the class above: cat/day1, cat/day2/am",
+        "2 images in subfolders of a class folder count as images of the class: cat/day1,"
+        " cat/day2/am",
     )
 
 
@@ -390,17 +391,26 @@ def test_an_unusual_share_of_given_test_images_is_told(tmp_path, counts, told):
     notes = load(str(tmp_path / "x")).notes
     assert len(notes) == len(told)
     for note, share in zip(notes, told, strict=True):
-        assert f"images ({share}) are test images, as the data defines; about 20% is usual" in note
+        assert (
+            f"images ({share}) are test images, as the data specifies; about 20% is usual" in note
+        )
 
 
-def test_classes_without_test_images_are_named(tmp_path):
-    for part, names in (("train", "abc"), ("test", "b")):
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("b", "no test images of the classes a, c: their accuracy is not measured"),
+        ("bc", "no test images of class a: its accuracy is not measured"),
+    ],
+)
+def test_classes_without_test_images_are_named(tmp_path, given, told):
+    for part, names, count in (("train", "abc", 4), ("test", given, 2)):
         for c in names:
-            for k in range(4):
+            for k in range(count):
                 seed = [ord(part[1]), ord(c), k]
                 write(tmp_path / "x" / part / c / f"{k}.png", noise(seed, 4, 4))
     (note,) = load(str(tmp_path / "x")).notes
-    assert note == "no test image shows a, c, so the test cannot judge these classes"
+    assert note == told
 
 
 def test_two_classes_of_three_images_train(tmp_path, capsys):

@@ -4,7 +4,8 @@ The first of these layouts that matches a folder is used:
 
 1. a table `labels.csv`, see `minicaps.data.own.table`;
 2. a folder for each part, if the folder contains no other folders: `train`, and optionally
-   `validation` (or `val`, `valid`) and `test`, each with one subfolder per class;
+   `validation` (or `val`, `valid`) and `test`, each with one subfolder per class; `train` may be
+   missing for a trained network that has no classes with these names;
 3. a folder for each class, whose subfolders belong to the class.
 
 If no folder of layout 2 has subfolders, layout 3 applies, and `train` is a class.
@@ -45,7 +46,8 @@ class Listing:
             return ()
         folders = sorted({name.rpartition("/")[0] for name in self.nested})
         count = len(self.nested)
-        return (f"{count} images in subfolders belong to the class above: {some_of(folders)}",)
+        text = "images in subfolders of a class folder count as images of the class"
+        return (f"{count} {text}: {some_of(folders)}",)
 
 
 def listed(root, entries, target, faults) -> Listing:
@@ -58,29 +60,31 @@ def listed(root, entries, target, faults) -> Listing:
     )
     if (root / table.NAME).exists():
         return _by_table(root, files, hidden, target, faults)
-    folders = _part_folders(entries)
+    folders = _part_folders(entries, target)
     if not folders:
         files = _class_folders(root, root, entries, files, faults)
         labels, class_names = _numbered([files], root, target, faults)
         nested = [name for name in labels if name.count("/") > 1]
         return Listing(labels, class_names, hidden, nested=nested)
     loose = [entry.name for entry in entries if not entry.is_dir()]
-    _tell_loose(root, root / "train", loose, loose, faults)
+    first = next(iter(folders.values()))  # train, if there is one
+    _tell_loose(root, first, loose, loose, faults)
     found = {
         part: _class_folders(root, folder, list_folder(folder)[0], files, faults)
         for part, folder in folders.items()
     }
     parts = {name: part for part in found for files in found[part].values() for name in files}
-    labels, class_names = _numbered(list(found.values()), folders["train"], target, faults)
+    labels, class_names = _numbered(list(found.values()), first, target, faults)
     nested = [name for name in labels if name.count("/") > 2]
     return Listing(labels, class_names, hidden, parts, nested)
 
 
-def _part_folders(entries):
-    """Return {part: folder} for entries in layout 2, starting with "train", or an empty dict."""
+def _part_folders(entries, target):
+    """Return {part: folder} for entries in layout 2, in the order of `PARTS`, or an empty dict."""
     folders = [entry for entry in entries if entry.is_dir()]
     parts = [PART_OF.get(folder.name) for folder in folders]
-    if "train" not in parts or None in parts:
+    names = {folder.name for folder in folders}
+    if None in parts or not ("train" in parts or names - {*(target.classes or names)}):
         return {}
     if not any(entry.is_dir() for folder in folders for entry in list_folder(folder)[0]):
         return {}
@@ -205,7 +209,7 @@ def _flags_of_table(path, labels, read, target, faults):
 def _numbers_of_table(path, labels, read, target, faults):
     """Return {file: class number} and the class names of a single-label table."""
     trained = {name for file, name in labels.items() if read.parts.get(file, "train") == "train"}
-    if not trained:
+    if not trained and not target.classes:
         faults.add(f"{path} has no training images: write train as the split of some")
     class_names = _with_all_classes(trained, labels.values(), path, target, faults)
     if len(class_names) < (1 if target.classes else 2):

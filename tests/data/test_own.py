@@ -17,6 +17,7 @@ from tiny_runs import go_on, refused, run, saved, summary
 
 from minicaps.data import __main__ as command
 from minicaps.data import load
+from minicaps.data.finding import find_images
 from minicaps.data.images import read_picture
 from minicaps.data.own import class_folders
 from minicaps.evaluate import __main__ as evaluate
@@ -194,6 +195,7 @@ def test_links_between_classes_repeat_no_image(pets):
             (pets / place / f"to-{other}").symlink_to(pets / other)
     (pets / "cat/to-day").symlink_to(pets / "eel/day")
     write(pets / "eel/day/x.png", noise(99, *SIZE, 3))
+    assert len(find_images([pets])[0]) == 16  # for predictions
     data = load(str(pets))
     assert len(pictures := all_of(data)) == 16 == len(data.train) + len(data.test)
     assert pictures["eel/day/x.png"][1] == 2  # the class of its own folder

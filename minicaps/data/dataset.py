@@ -171,7 +171,7 @@ class Dataset:
                 f"{self.name} has its own validation set of {len(self.validation):,} images: leave"
                 " --validation out"
             )
-        n, least = len(self.train), 0
+        n, least, given = len(self.train), 0, size
         if size is None:
             size, least = VALIDATION_SHARE, len(np.unique(self.train.strata)) * self.by_class
         if isinstance(size, Integral):
@@ -193,9 +193,13 @@ class Dataset:
             held_out = draw_by_class(self.train.strata, count, random, self.train.groups)
             left = count_classes(self.train.labels[~held_out], len(self.class_names))
             if not left.all():
+                name = self.class_names[left.argmin()]
                 raise ValueError(
-                    f"a validation split of {size} would leave no training image of class"
-                    f" {self.class_names[left.argmin()]!r}: make it smaller, or add images"
+                    f"class {name!r} has too few training images to hold one out for validation:"
+                    " add images, or give --validation 0"
+                    if given is None
+                    else f"a validation split of {size} would leave no training image of class"
+                    f" {name!r}: make it smaller, or add images"
                 )
         else:
             held_out = np.zeros(n, dtype=bool)

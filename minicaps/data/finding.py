@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from minicaps.data.own.files import files_in
+from minicaps.data.own.files import walk
 from minicaps.errors import DataError
 
 STANDARD_INPUT = "-"
@@ -39,8 +39,12 @@ def find_images(names) -> tuple[list[Path | PipedImage], list[DataError]]:
 
 
 def _at(name):
-    # Not Path.is_dir, which raises an OSError if the name is too long
-    return files_in(name) if os.path.isdir(name) else ([Path(name)], [])
+    if not os.path.isdir(name):  # not Path.is_dir, which raises an OSError for a long name
+        return [Path(name)], []
+    files, _, faults = walk(name)
+    if not files and not faults:
+        raise DataError(f"{name} contains no images")
+    return files, faults
 
 
 def _piped():

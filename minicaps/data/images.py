@@ -3,9 +3,9 @@
 import os
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
@@ -79,40 +79,44 @@ def sides(size) -> tuple[int, int] | str | None:
     return int(found[0]), int(found[1])
 
 
-def read_picture(path, frame: int | None = None) -> np.ndarray:
+def read_picture(path) -> np.ndarray:
     """Read an image file as a float32 array (C, H, W) with values in [0, 1].
 
-    path: path of the file, or an open binary file, whose `str` is its name in messages. frame:
-    number of the image in a file that contains several, from 0.
+    path: path of the file, or an open binary file, whose `str` is its name in messages.
 
     C is 1 for grayscale images and 3 for color images. All formats that Pillow reads are supported,
     and the orientation stored by a camera is applied. Bytes and 16-bit integers are scaled so that
     white becomes 1. Transparent images are laid over a contrasting background: white if what they
     show is dark on average, and black otherwise. If the file cannot be read, or if the scale of its
-    values is ambiguous, a `DataError` names the file and suggests a remedy.
+    values is ambiguous, a `DataError` names the file and suggests a remedy. A file with several
+    images raises `SeveralFrames`.
     """
+    with _opened(path) as picture:
+        if (count := _count_frames(picture)) > 1:
+            raise SeveralFrames(f"{path} contains {count} images: save each in a separate file")
+        return _frame(picture, path)
+
+
+def read_frames(path) -> Iterator[np.ndarray]:
+    """Read the images of a file, such as the frames of an animation, as `read_picture` does."""
+    with _opened(path) as picture:
+        for k in range(_count_frames(picture)):
+            picture.seek(k)
+            yield _frame(picture, path)
+
+
+def _frame(picture, path):
+    """Convert the current frame of a Pillow image to an array (C, H, W)."""
     from PIL import ImageOps
 
-    with _opened(path) as picture:
-        if frame is not None:
-            picture.seek(frame)
-        elif (frames := _frames(picture)) > 1:
-            raise SeveralFrames(f"{path} contains {frames} images: save each in a separate file")
-        kind = picture.format
-        picture = ImageOps.exif_transpose(picture)
-        if picture.mode[0] in "IF":
-            return _wide_numbers(picture, kind, path)[None]
-        pixels = _bytes(picture).astype(np.float32)
-    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    kind = picture.format
+    picture = ImageOps.exif_transpose(picture)
+    if picture.mode[0] in "IF":
+        return _wide_numbers(picture, kind, path)[None]
+    return np.ascontiguousarray(_bytes(picture).astype(np.float32).transpose(2, 0, 1))
 
 
-def count_frames(path) -> int:
-    """Count the images in a file, such as the frames of an animation."""
-    with _opened(path) as picture:
-        return _frames(picture)
-
-
-def _frames(picture):
+def _count_frames(picture):
     return 1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)  # a camera's JPEG
 
 
@@ -169,7 +173,7 @@ def fitted(split: Split, target: Target) -> Split:
     images = np.empty((len(split), *new), dtype=np.float32)
     for k, image in enumerate(split.images):
         images[k] = target.fit(image)
-    return Split(images, split.labels, names=split.names, scale=split.scale)
+    return replace(split, images=images, poses=None)
 
 
 def check_memory(count, channels, size):

@@ -26,7 +26,9 @@ def inverted(dataset: Dataset, invert: bool | str) -> Dataset:
     why = ""
     if invert == "auto":
         invert = dark_on_light(dataset.train.images)
-        why = ', because they show dark ink on a light background (invert "no" keeps them so)'
+        why = (
+            ", because they show dark ink on a light background; --invert no keeps them as they are"
+        )
     if not invert:
         return dataset
     parts = {part: getattr(dataset, part) for part in ("train", "validation", "test")}

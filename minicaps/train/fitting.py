@@ -130,7 +130,7 @@ def _dataset(images, labels, class_names, test, options):
         images = as_images(test[0])
         labels = from_memory.targets(test[1], len(images), names, multi=train.multi)
         tested = fitted(Split(images, labels), Target(train.shape[1:], train.shape[0]))
-    notes = (*resized, *remarks(train, tested))
+    notes = (*resized, *remarks({"train": train, "test": tested}))
     return Dataset(from_memory.NAME, train, tested, names, by_class=True, notes=notes)
 
 

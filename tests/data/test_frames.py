@@ -11,6 +11,8 @@ from tiny_runs import go_on, refused, run, summary
 
 from minicaps.data import __main__ as command
 from minicaps.data import load
+from minicaps.data.dataset import Split
+from minicaps.data.images import Target, fitted, read_frames
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -59,6 +61,24 @@ def test_all_images_may_be_chosen(pets):
                 assert label == c and np.allclose(image, value)
 
 
+def test_a_file_is_opened_once_for_all_of_its_images(tmp_path, monkeypatch):
+    frames = noise(0, 20, *SIZE)
+    pages(tmp_path / "x.tif", *frames)
+    opened = []
+    open_image = Image.open
+    monkeypatch.setattr(Image, "open", lambda path: opened.append(path) or open_image(path))
+    read = np.array(list(read_frames(tmp_path / "x.tif")))
+    assert opened == [tmp_path / "x.tif"]
+    np.testing.assert_array_equal(read[:, 0], frames / np.float32(255))
+
+
+def test_resized_images_still_know_their_file():
+    images, groups = np.zeros((4, 1, 8, 8), np.float32), np.array([0, 0, 1, 1])
+    whole = Split(images, np.array([0, 0, 1, 1]), poses=np.ones((4, 2)), groups=groups)
+    resized = fitted(whole, Target((6, 6)))
+    assert resized.groups.tolist() == groups.tolist() and resized.poses is None
+
+
 def test_the_images_of_a_file_stay_in_one_part(pets):
     for seed in range(10):
         data = load(str(pets), frames="all", seed=seed)
@@ -68,6 +88,15 @@ def test_the_images_of_a_file_stay_in_one_part(pets):
         assert sum(map(len, files)) == len(set.union(*files)) == 12
         assert sum(map(len, parts)) == 32
         assert all(np.bincount(part.labels, minlength=2).min() > 0 for part in parts)
+
+
+def test_a_large_share_of_test_images_is_explained_by_long_files(tmp_path):
+    for c, name in enumerate(("cat", "dog")):
+        for k in range(3):
+            pages(tmp_path / "pets" / name / f"{k}.tif", *noise([c, k], 8, *SIZE))
+    data = load(str(tmp_path / "pets"), frames="all")
+    note = "16 of 48 images (33%) are test images, because the frames of a file stay together: "
+    assert len(data.test) == 16 and f"{note}add files" in data.notes
 
 
 def test_images_of_two_files_are_too_few_for_three_parts(pets):

@@ -98,7 +98,10 @@ def test_all_images_of_a_set_are_inverted_or_none(tmp_path):
         split = getattr(auto, part)
         np.testing.assert_array_equal(split.images, 1 - getattr(plain, part).images)
         np.testing.assert_array_equal(split.names, getattr(plain, part).names)
-    assert "all images are inverted, because they show dark ink" in auto.notes[-1]
+    assert auto.notes[-1] == (
+        "all images are inverted, because they show dark ink on a light background; --invert no"
+        " keeps them as they are"
+    )
     assert load(path, invert=True).notes[-1] == "all images are inverted"
     dark = str(npz(tmp_path / "dark.npz", images=1 - images, labels=labels))
     assert not load(dark, invert="auto").inverted

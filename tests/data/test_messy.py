@@ -31,15 +31,32 @@ def messy(tmp_path):
 BAD = ("read.me", "fox", "cat/notes.txt", "dog/torn.png")
 
 
-def test_all_faults_are_told_at_once(messy):
-    said = refusal_of(messy)
-    assert said.splitlines()[0] == "the data has 3 faults:"
-    assert "- " + str(messy) + " contains files outside of class folders: read.me" in said
-    assert f"- {messy}/fox contains no images" in said
-    assert "- 2 of 17 files cannot be used:" in said
-    assert f"{messy}/cat/notes.txt is not a readable image" in said
-    assert f"{messy}/dog/torn.png is damaged" in said
-    assert said.endswith("give --skip-bad")
+def lines_of(capsys, *arguments):
+    """Return the lines that `python -m minicaps.data` prints when it refuses data."""
+    assert command.main([*map(str, arguments)]) == 1
+    return capsys.readouterr().err.splitlines()
+
+
+def test_all_faults_are_told_at_once_each_on_its_line(messy, capsys):
+    first, loose, empty, files, text, torn, advice = lines_of(capsys, messy)
+    assert first == "minicaps.data: the data has 3 problems:"
+    assert loose.startswith(f"  {messy} contains files outside of class folders: read.me")
+    assert empty.startswith(f"  {messy}/fox contains no images")
+    assert files == "  2 of 17 files cannot be used:"
+    assert text.startswith(f"    {messy}/cat/notes.txt is not a readable image")
+    assert torn.startswith(f"    {messy}/dog/torn.png is damaged")
+    assert advice == "  to leave out what cannot be used, give --skip-bad"
+
+
+def test_a_single_kind_of_fault_has_no_heading(messy, capsys):
+    (messy / "read.me").unlink()
+    (messy / "fox").rmdir()
+    first, _, _, advice = lines_of(capsys, messy)
+    assert first == "minicaps.data: 2 of 17 files cannot be used:"
+    assert advice == "  to leave out what cannot be used, give --skip-bad"
+    (messy / "cat/notes.txt").unlink()
+    (line,) = lines_of(capsys, messy)
+    assert line.endswith("replace or remove it; to leave out what cannot be used, give --skip-bad")
 
 
 def test_faults_of_a_table_are_told_at_once(messy):
@@ -99,7 +116,7 @@ def test_other_data_can_be_messy(messy, capsys):
     folder_of(messy.parent / "pets", {"cat": 4, "dog": 5, "eel": 6})
     folder = run("--data", "pets", "--limit", "12")
     capsys.readouterr()
-    assert "4 faults" in refusal(capsys, folder, "--data", messy)
+    assert "4 problems" in refusal(capsys, folder, "--data", messy)
     assert measured(folder, "--data", messy, "--skip-bad")["samples"] == 15
     said = refusal(capsys, folder, "--skip-bad", code=2)
     assert "--skip-bad applies only to data other than the run's own" in said
@@ -109,7 +126,7 @@ def test_other_data_can_be_messy(messy, capsys):
 
 def test_the_data_command_skips_too(messy, capsys):
     assert command.main(["messy"]) == 1
-    assert "3 faults" in capsys.readouterr().err
+    assert "3 problems" in capsys.readouterr().err
     assert command.main(["messy", "--skip-bad"]) == 0
     said = capsys.readouterr().out
     assert "Note: skipped 4 files that cannot be used: " in said

@@ -17,6 +17,7 @@ from tiny_runs import go_on, refused, run, saved, summary
 
 from minicaps.data import __main__ as command
 from minicaps.data import load
+from minicaps.data.finding import find_images
 from minicaps.data.images import read_picture
 from minicaps.data.own import class_folders
 from minicaps.evaluate import __main__ as evaluate
@@ -182,15 +183,33 @@ def test_images_in_subfolders_belong_to_the_class(pets):
         assert np.array_equal(image, read_picture(pets / name))
     assert data.notes == (
         "skipped 2 hidden entries: cat/day2/loop, dog/.thumbs",
-        "2 images in subfolders belong to the class above: cat/day1, cat/day2/am",
+        "2 images in subfolders of a class folder count as images of the class: cat/day1,"
+        " cat/day2/am",
     )
 
 
-def test_links_in_a_circle_end(pets):
-    (pets / "cat/other").symlink_to(pets / "dog")
-    (pets / "dog/other").symlink_to(pets / "cat")
-    names = set(all_of(load(str(pets))))
-    assert {"cat/other/0.png", "dog/other/0.png"} < names and len(names) == 24
+def test_links_between_classes_repeat_no_image(pets):
+    """Else, an image could be in the training and in the test set."""
+    for place in ("cat", "dog", "eel"):
+        for other in {"cat", "dog", "eel"} - {place}:
+            (pets / place / f"to-{other}").symlink_to(pets / other)
+    (pets / "cat/to-day").symlink_to(pets / "eel/day")
+    write(pets / "eel/day/x.png", noise(99, *SIZE, 3))
+    assert len(find_images([pets])[0]) == 16  # for predictions
+    data = load(str(pets))
+    assert len(pictures := all_of(data)) == 16 == len(data.train) + len(data.test)
+    assert pictures["eel/day/x.png"][1] == 2  # the class of its own folder
+    assert data.notes[0].startswith("skipped 7 hidden entries: cat/to-day, cat/to-dog, cat/to-eel")
+
+
+def test_a_linked_folder_from_elsewhere_is_read(pets, tmp_path):
+    (pets / "dog").rename(tmp_path / "dogs")
+    (pets / "dog").symlink_to(tmp_path / "dogs")
+    write(tmp_path / "more/x.png", noise(99, *SIZE, 3))
+    (pets / "cat/more").symlink_to(tmp_path / "more")
+    (pets / "eel/more").symlink_to(tmp_path / "more")
+    pictures = all_of(load(str(pets)))
+    assert {"dog/0.png", "cat/more/x.png"} < set(pictures) and len(pictures) == 16
 
 
 def test_folders_that_are_no_data_set_are_refused(pets, tmp_path):
@@ -374,17 +393,26 @@ def test_an_unusual_share_of_given_test_images_is_told(tmp_path, counts, told):
     notes = load(str(tmp_path / "x")).notes
     assert len(notes) == len(told)
     for note, share in zip(notes, told, strict=True):
-        assert f"images ({share}) are test images, as the data defines; about 20% is usual" in note
+        assert (
+            f"images ({share}) are test images, as the data specifies; about 20% is usual" in note
+        )
 
 
-def test_classes_without_test_images_are_named(tmp_path):
-    for part, names in (("train", "abc"), ("test", "b")):
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("b", "no test images of the classes a, c: their accuracy is not measured"),
+        ("bc", "no test images of class a: its accuracy is not measured"),
+    ],
+)
+def test_classes_without_test_images_are_named(tmp_path, given, told):
+    for part, names, count in (("train", "abc", 4), ("test", given, 2)):
         for c in names:
-            for k in range(4):
+            for k in range(count):
                 seed = [ord(part[1]), ord(c), k]
                 write(tmp_path / "x" / part / c / f"{k}.png", noise(seed, 4, 4))
     (note,) = load(str(tmp_path / "x")).notes
-    assert note == "no test image shows a, c, so the test cannot judge these classes"
+    assert note == told
 
 
 def test_two_classes_of_three_images_train(tmp_path, capsys):
@@ -469,6 +497,7 @@ def test_what_never_ends_is_refused(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="requires links")
 def test_links_that_lead_back_are_not_followed(tmp_path):
+    """A table may name a file by its own folder and by a link to the folder."""
     root = tmp_path / "multi"
     names = [f"{place}/{k}.png" for place in ("a", "b") for k in range(6)]
     for k, name in enumerate(names):
@@ -481,3 +510,6 @@ def test_links_that_lead_back_are_not_followed(tmp_path):
     (root / "labels.csv").write_text("\n".join(["file,p,q", *lines]))
     data = load(root)
     assert sorted([*data.train.names, *data.test.names]) == sorted(names)
+    (root / "labels.csv").write_text("\n".join(["file,p,q", *lines[:12]]))
+    data = load(root)  # the table need not list files again under the names of links
+    assert sorted([*data.train.names, *data.test.names]) == sorted(names[:12])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from own_files import SIZE, noise, refusal, write
 from tiny_runs import go_on, refused, run, saved, summary
 
 from minicaps.data import __main__ as command
-from minicaps.data import load
+from minicaps.data import load, own
+from minicaps.data.images import Target
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -128,6 +130,39 @@ def test_a_run_uses_the_parts_and_goes_on(pets, capsys):
     (folder / "split.json").unlink()
     assert measured(folder)["confusion"] == before["confusion"]
     assert measured(folder, "--part", "validation")["samples"] == 3
+
+
+def test_a_trained_network_is_evaluated_on_test_images_alone(pets, tmp_path, capsys):
+    folder = run("--data", "pets", "--limit", "9")
+    shutil.copytree(pets / "test", "only/test")
+    found = measured(folder, "--data", "only", "--part", "test")
+    assert (found["samples"], found["right"]) == (6, summary(folder)["test_right"])
+    assert measured(folder, "--data", "only")["samples"] == 6
+    names = [path.relative_to("only") for path in sorted(Path("only").rglob("*.png"))]
+    lines = ["file,label,split", *(f"{name},{name.parts[1]},test" for name in names)]
+    Path("only/labels.csv").write_text("\n".join(lines))
+    again = measured(folder, "--data", "only", "--part", "test")
+    assert again["confusion"] == found["confusion"]
+    capsys.readouterr()
+    assert "has no training images" in refused(capsys, "--data", "only", code=1)
+    Path("only/labels.csv").unlink()
+    assert "has 1 class folder(s)" in refused(capsys, "--data", "only", code=1)
+
+
+def test_a_folder_named_like_a_part_may_be_a_class(tmp_path):
+    folder_of(tmp_path / "trips", {"train/far": 2, "test/far": 2, "test/near": 1})
+    (tmp_path / "trips/train").rename(tmp_path / "trips/val")
+    found = own.read(tmp_path / "trips", Target(SIZE, 3, classes=("test", "train", "val")))
+    assert found.parts["all"].labels.tolist() == [0, 0, 0, 2, 2]
+
+
+def test_a_class_with_a_single_training_image_cannot_be_validated(tmp_path, capsys):
+    folder_of(tmp_path / "few/train", {"cat": 1, "dog": 3})
+    folder_of(tmp_path / "few/test", {"cat": 1, "dog": 1}, start=20)
+    said = refused(capsys, "--data", "few", code=2)
+    assert "class 'cat' has too few training images to hold one out for validation" in said
+    assert "add images, or give --validation 0" in said
+    run("--data", "few", "--validation", "0", "--limit", "4")
 
 
 def test_a_part_cut_from_training_stays_the_same(pets):

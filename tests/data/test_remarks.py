@@ -5,13 +5,17 @@ from own_files import noise, npz, write
 
 from minicaps.data import load
 from minicaps.data.dataset import Split
-from minicaps.data.own.remarks import remarks
+from minicaps.data.own.remarks import remarks as remarks_on
 
 
 def split(pixels, labels, names=None):
     images = np.zeros((len(pixels), 1, 2, 2), np.float32)
     images[:, 0, 0, 0] = np.divide(pixels, 10)
     return Split(images, np.array(labels), names=None if names is None else np.array(names))
+
+
+def remarks(train, test, validation=None):
+    return remarks_on({"train": train, "validation": validation, "test": test})
 
 
 def test_distinct_images_need_no_remark():
@@ -31,6 +35,19 @@ def test_copies_are_counted_and_named():
         "images that occur with different classes: 1 (e = y)",
     )
     assert remarks(split([1, 1], [0, 1]), split([1], [0]))[0].endswith("1 (train 0 = train 1)")
+
+
+def test_the_validation_images_are_compared_too():
+    train, validation = split([1, 2, 3], [0, 1, 0], list("abc")), split([3, 0], [0, 1], list("kl"))
+    assert remarks(train, split([4, 3], [1, 0], list("yz")), validation) == (
+        "blank images, with one value everywhere: 1 (l)",
+        "validation images that are exact copies of training images: 1 (c = k); the validation"
+        " accuracy may be too high",
+        "test images that are exact copies of training images: 1 (c = z); the test accuracy may be"
+        " too high",
+        "test images that are exact copies of validation images: 1 (k = z); the test accuracy may"
+        " be too high",
+    )
 
 
 def test_several_classes_are_compared_as_a_whole():
@@ -56,6 +73,12 @@ def test_reading_custom_data_tells_it(tmp_path):
     notes = "\n".join(load(str(tmp_path / "pets")).notes)
     assert "blank images, with one value everywhere: 1 (dog/white.png)" in notes
     assert "images that occur with different classes: 6 (" in notes
+    for part in ("train", "val", "test"):
+        for k in range(6):
+            write(tmp_path / f"parts/{part}/{'cat' if k % 2 else 'dog'}/{k}.png", noise(k, 9, 9))
+    assert "validation images that are exact copies of training images: 6 (" in "\n".join(
+        load(str(tmp_path / "parts")).notes
+    )
     images = np.repeat(noise(0, 10, 9, 9), 3, axis=0)
     path = npz(tmp_path / "a.npz", images=images, labels=np.arange(30) // 3 % 2)
     assert "test images that are exact copies of training images" in "\n".join(

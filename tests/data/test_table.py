@@ -298,7 +298,10 @@ def test_one_hot_labels_are_single_label(tmp_path):
     assert not data.multi and data.class_names == ("a", "b", "c")
     for split in (data.train, data.test):
         assert split.labels.tolist() == (split.names % 3).tolist()
-    assert data.notes[-1].startswith("every image has exactly one class, so the data is single-")
+    assert data.notes[-1] == (
+        "every image has exactly one class, so the data is single-label; give --multi-label to"
+        " treat it as multi-label"
+    )
 
 
 def test_one_hot_labels_are_multi_label_on_request(tmp_path):

@@ -121,7 +121,7 @@ def in_unit_range(images, where, scale=None, *, older=False):
     `FEW_BITS` are scaled by their own range, from 0 or a negative minimum to the maximum. Integers
     with a maximum between 255 and 4095 are rejected, because white is ambiguous for 12-bit data.
 
-    older: whether to use only 1, 255 and 65535 as white, as older versions did
+    older: whether to use only 1, 255 and 65535 as white, as older versions did.
     """
     if images.dtype.kind not in "buif":
         raise DataError(f"{where} are of type {images.dtype}: expected numbers")

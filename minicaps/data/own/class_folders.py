@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -10,8 +11,8 @@ from minicaps.data.dataset import Split
 from minicaps.data.images import (
     SeveralFrames,
     check_memory,
-    count_frames,
     picture_size,
+    read_frames,
     read_picture,
 )
 from minicaps.data.own.faults import Faults
@@ -24,8 +25,8 @@ from minicaps.errors import DataError
 DARK = 1 / 16  # of white; darker data is rejected, such as 12-bit values stored in 16 bits
 
 
-def from_folders(root, entries, hidden, target, reading):
-    """Implement `minicaps.data.own.read` for a folder with these visible and hidden entries."""
+def from_folders(root, entries, target, reading):
+    """Implement `minicaps.data.own.read` for a folder with these visible entries."""
     faults = Faults(reading.skip_bad)
     listing = listed(root, entries, target, faults)
     names = list(listing.labels)
@@ -51,7 +52,7 @@ def from_folders(root, entries, hidden, target, reading):
             " format provides; scale them so that white is the largest number"
         )
     notes = [
-        *notes_on_hidden([*hidden, *listing.hidden]),
+        *notes_on_hidden(listing.hidden),
         *faults.notes(),
         *listing.notes(),
         *resized,
@@ -103,10 +104,11 @@ def _pictures(root, names, target, faults, frames):
 
 def _reader(target, frames):
     def read(path):
-        if frames == "all":
-            return [target.fit(read_picture(path, k)) for k in range(count_frames(path))]
+        if frames is not None:
+            chosen = islice(read_frames(path), 1 if frames == "first" else None)
+            return [target.fit(picture) for picture in chosen]
         try:
-            return [target.fit(read_picture(path, 0 if frames == "first" else None))]
+            return [target.fit(read_picture(path))]
         except SeveralFrames as error:
             raise DataError(f"{error}, or give --frames first or --frames all") from None
 

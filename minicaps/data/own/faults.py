@@ -1,7 +1,7 @@
 """Collect everything that is wrong with custom data, so that a single error reports all of it."""
 
-from minicaps.data.own.files import SHOWN, BadFiles
-from minicaps.errors import DataError, escaped
+from minicaps.data.own.files import BadFiles, some_of
+from minicaps.errors import DataError
 
 ADVICE = "to leave out what cannot be used, give --skip-bad"
 
@@ -72,30 +72,25 @@ class Faults:
         return [name for name in names if name not in bad.reasons]
 
     def check(self):
-        """Raise `DataError` if there are any faults."""
-        sentences, bad = self._sentences, list(self._bad.values())
+        """Raise `DataError` if there are any faults, with an indented line for each of several."""
+        sentences, bad = list(self._sentences), list(self._bad.values())
         if len(bad) == 1:
-            sentences = [*sentences, bad[0]]
+            sentences += bad
         elif bad:
-            more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
-            lines = "\n  ".join([*bad[:SHOWN], *more])
-            sentences = [
-                *sentences,
-                f"{len(bad)} of {self._files} files cannot be used:\n  {lines}",
-            ]
+            lines = some_of(bad, "\n  ")
+            sentences.append(f"{len(bad)} of {self._files} files cannot be used:\n  {lines}")
         if not sentences:
             return
         advice = [ADVICE] if bad or self._avoidable else []
         if len(sentences) == 1:
-            raise DataError(("\n" if len(bad) > 1 else "; ").join([*sentences, *advice]))
-        lines = "\n".join(f"- {sentence}" for sentence in sentences)
-        lines = "\n".join([f"the data has {len(sentences)} faults:", lines, *advice])
-        raise DataError(lines)
+            between = "\n  " if "\n" in sentences[0] else "; "
+            raise DataError(between.join([*sentences, *advice]))
+        lines = [sentence.replace("\n  ", "\n    ") for sentence in sentences]
+        raise DataError("\n  ".join([f"the data has {len(lines)} problems:", *lines, *advice]))
 
     def notes(self):
         """Return a tuple with a note on the skipped files, or an empty tuple if there are none."""
         if not self.skipped:
             return ()
-        some = "; ".join(f"{escaped(name)} ({reason})" for name, reason in self.skipped[:SHOWN])
-        more = f"; and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
-        return (f"skipped {len(self.skipped)} files that cannot be used: {some}{more}",)
+        some = some_of([f"{name} ({reason})" for name, reason in self.skipped], "; ")
+        return (f"skipped {len(self.skipped)} files that cannot be used: {some}",)

@@ -1,6 +1,7 @@
 """List the files of custom data, skip hidden ones, and collect errors from many files."""
 
 import os
+from collections import deque
 from pathlib import Path
 
 from minicaps.errors import DataError, escaped
@@ -19,50 +20,32 @@ def list_folder(folder):
     return [p for p in paths if p not in set(hidden)], [p.name for p in hidden]
 
 
-def walk(folder, root) -> tuple[list[str], list[str]]:
-    """List the visible files in a folder and its subfolders, and the hidden entries.
-
-    Both are named relative to `root`, files of a folder before those of its subfolders. A link to a
-    folder that contains it is counted as hidden.
-    """
-    files, hidden, folders = [], [], [(folder, [root.resolve(), folder.resolve()])]
-    for folder, above in folders:
-        inside, hidden_inside = list_folder(folder)
-        hidden += [folder / name for name in hidden_inside]
-        for entry in inside:
-            if not entry.is_dir():
-                files.append(entry)
-            elif (place := entry.resolve()) in above:
-                hidden.append(entry)
-            else:
-                folders.append((entry, [*above, place]))
-    files, hidden = ([p.relative_to(root).as_posix() for p in paths] for paths in (files, hidden))
-    return files, hidden
-
-
-def files_in(folder) -> tuple[list[Path], list[DataError]]:
-    """List the visible files in a folder and its subfolders, and the errors of unreadable folders.
+def walk(folder) -> tuple[list[Path], list[Path], list[DataError]]:
+    """List the files in a folder and its subfolders, hidden entries, and unreadable folders.
 
     The files of each folder are sorted by name and come before those of its subfolders. A folder
-    is searched only once, even if links lead back to it. Raises `DataError` if there are no files.
+    is searched only once, even if links lead to it: under its own name or, if that is outside of
+    `folder`, under the first link. Other links to it are counted as hidden.
     """
-    files, faults, searched, ahead = [], [], set(), [Path(folder)]
-    while ahead:
-        place = ahead.pop()
+    files_of, hidden, faults, searched = {}, [], [], set()
+    ahead, links = deque([Path(folder)]), deque()
+    while ahead or links:
+        place = (ahead or links).popleft()
         if (real := os.path.realpath(place)) in searched:
+            hidden.append(place)
             continue
         searched.add(real)
         try:
-            inside, _ = list_folder(place)
+            inside, names = list_folder(place)
         except DataError as fault:
             faults.append(fault)
             continue
-        folders = [path for path in inside if os.path.isdir(path)]
-        files += [path for path in inside if path not in set(folders)]
-        ahead += reversed(folders)
-    if not files and not faults:
-        raise DataError(f"{folder} contains no images")
-    return files, faults
+        hidden += [place / name for name in names]
+        files_of[place] = [path for path in inside if not os.path.isdir(path)]
+        for path in sorted(set(inside).difference(files_of[place])):
+            (links if path.is_symlink() else ahead).append(path)
+    files = [path for place in sorted(files_of) for path in files_of[place]]
+    return files, sorted(hidden), faults
 
 
 def check_regular(path):
@@ -111,7 +94,7 @@ def notes_on_hidden(names):
     return (f"skipped {len(names)} hidden entries: {some_of(names)}",) if names else ()
 
 
-def some_of(names):
+def some_of(names, between=", "):
     """Format the first few names for a message, followed by the number of remaining names."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(escaped, names[:SHOWN])) + more
+    more = f"{between.lstrip(',')}and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return between.join(map(escaped, names[:SHOWN])) + more

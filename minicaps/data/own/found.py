@@ -35,8 +35,9 @@ class Found:
 
     Attributes
     ----------
-    parts : {"all": a split} for data that is not divided, or else the splits of the parts "train"
-        (always present), "validation" and "test"
+    parts : {"all": a split} for data that is not divided, or else the splits of those of the parts
+        "train", "validation" and "test" that the data has; "train" is missing only if the data is
+        read for a trained network
     class_names : names of the classes
     notes : sentences for the user about how the data was read
     skipped : pairs (file, reason) for the files that could not be used

@@ -4,12 +4,14 @@ The first of these layouts that matches a folder is used:
 
 1. a table `labels.csv`, see `minicaps.data.own.table`;
 2. a folder for each part, if the folder contains no other folders: `train`, and optionally
-   `validation` (or `val`, `valid`) and `test`, each with one subfolder per class;
+   `validation` (or `val`, `valid`) and `test`, each with one subfolder per class; `train` may be
+   missing for a trained network that has no classes with these names;
 3. a folder for each class, whose subfolders belong to the class.
 
 If no folder of layout 2 has subfolders, layout 3 applies, and `train` is a class.
 """
 
+import os
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -44,37 +46,45 @@ class Listing:
             return ()
         folders = sorted({name.rpartition("/")[0] for name in self.nested})
         count = len(self.nested)
-        return (f"{count} images in subfolders belong to the class above: {some_of(folders)}",)
+        text = "images in subfolders of a class folder count as images of the class"
+        return (f"{count} {text}: {some_of(folders)}",)
 
 
 def listed(root, entries, target, faults) -> Listing:
     """List the images of a folder with these visible entries. Faults are added to `faults`."""
+    paths, out_of_sight, unreadable = walk(root)
+    if unreadable:
+        raise unreadable[0]
+    files, hidden = (
+        [path.relative_to(root).as_posix() for path in found] for found in (paths, out_of_sight)
+    )
     if (root / table.NAME).exists():
-        return _by_table(root, entries, target, faults)
-    folders = _part_folders(entries)
+        return _by_table(root, files, hidden, target, faults)
+    folders = _part_folders(entries, target)
     if not folders:
-        files, hidden = _class_folders(root, root, entries, faults)
+        files = _class_folders(root, root, entries, files, faults)
         labels, class_names = _numbered([files], root, target, faults)
         nested = [name for name in labels if name.count("/") > 1]
         return Listing(labels, class_names, hidden, nested=nested)
     loose = [entry.name for entry in entries if not entry.is_dir()]
-    _tell_loose(root, root / "train", loose, loose, faults)
-    found, hidden = {}, []
-    for part, folder in folders.items():
-        inside, hidden_inside = list_folder(folder)
-        found[part], more = _class_folders(root, folder, inside, faults)
-        hidden += [*(f"{folder.name}/{name}" for name in hidden_inside), *more]
+    first = next(iter(folders.values()))  # train, if there is one
+    _tell_loose(root, first, loose, loose, faults)
+    found = {
+        part: _class_folders(root, folder, list_folder(folder)[0], files, faults)
+        for part, folder in folders.items()
+    }
     parts = {name: part for part in found for files in found[part].values() for name in files}
-    labels, class_names = _numbered(list(found.values()), folders["train"], target, faults)
+    labels, class_names = _numbered(list(found.values()), first, target, faults)
     nested = [name for name in labels if name.count("/") > 2]
     return Listing(labels, class_names, hidden, parts, nested)
 
 
-def _part_folders(entries):
-    """Return {part: folder} for entries in layout 2, starting with "train", or an empty dict."""
+def _part_folders(entries, target):
+    """Return {part: folder} for entries in layout 2, in the order of `PARTS`, or an empty dict."""
     folders = [entry for entry in entries if entry.is_dir()]
     parts = [PART_OF.get(folder.name) for folder in folders]
-    if "train" not in parts or None in parts:
+    names = {folder.name for folder in folders}
+    if None in parts or not ("train" in parts or names - {*(target.classes or names)}):
         return {}
     if not any(entry.is_dir() for folder in folders for entry in list_folder(folder)[0]):
         return {}
@@ -85,30 +95,29 @@ def _part_folders(entries):
     return {part: folder_of[part] for part in PARTS if part in folder_of}
 
 
-def _class_folders(root, folder, entries, faults):
-    """Return {class: files} for a folder with one subfolder per class, and its hidden entries.
+def _class_folders(root, folder, entries, all_files, faults):
+    """Return {class: files} for a folder with one subfolder per class.
 
-    Files and hidden entries are named relative to the root.
+    all_files: those in the root and its subfolders. Files are named relative to the root.
     """
     loose = [entry for entry in entries if not entry.is_dir()]
     names = [entry.relative_to(root).as_posix() for entry in loose]
     _tell_loose(folder, folder, [entry.name for entry in loose], names, faults)
-    files, hidden, empty = {}, [], []
-    for entry in entries:
-        if not entry.is_dir():
-            continue
-        inside, hidden_inside = walk(entry, root)
-        hidden += hidden_inside
-        if not inside:
-            empty.append(entry.relative_to(root).as_posix())
-        if inside or not faults.skip_bad:
-            files[entry.name] = inside
+    classes = [entry for entry in entries if entry.is_dir()]
+    files = {entry.relative_to(root).as_posix(): [] for entry in classes}
+    depth = len(folder.relative_to(root).parts) + 1
+    for name in all_files:
+        place = "/".join(name.split("/")[:depth])
+        if place in files:
+            files[place].append(name)
+    empty = [place for place in files if not files[place]]
     if empty:
         many = f"{len(empty)} class folders of {root} contain no images: {some_of(empty)}; "
         one = f"{escaped(root / empty[0])} contains no images: "
         advice = "add images or remove the folder" + ("s" if empty[1:] else "")
         faults.add((many if empty[1:] else one) + advice, empty, "the folder contains no images")
-    return files, hidden
+    there = {entry.name: inside for entry, inside in zip(classes, files.values(), strict=True)}
+    return {name: inside for name, inside in there.items() if inside or not faults.skip_bad}
 
 
 def _tell_loose(folder, classes, names, files, faults):
@@ -160,22 +169,17 @@ def _class_numbers(class_names, where, target, faults):
     return dict(zip(class_names, numbers, strict=True))
 
 
-def _by_table(root, entries, target, faults):
+def _by_table(root, files, hidden, target, faults):
     path = root / table.NAME
     read = table.read_table(path)
-    files, hidden = [entry.name for entry in entries if not entry.is_dir()], []
-    for folder in (entry for entry in entries if entry.is_dir()):
-        inside, hidden_inside = walk(folder, root)
-        files += inside
-        hidden += hidden_inside
     files.remove(table.NAME)
+    there = {*files, *_by_other_names(root, read.labels.keys() - set(files), files)}
     for which, names, reason in (
-        ("lists missing files", read.labels.keys() - set(files), "the file is missing"),
+        ("lists missing files", read.labels.keys() - there, "the file is missing"),
         ("has no line for", set(files) - read.labels.keys(), f"{table.NAME} has no line for it"),
     ):
         if names := sorted(names):
             faults.add(f"{path} {which}: {some_of(names)}", names, reason)
-    there = set(files)
     labels = {name: label for name, label in read.labels.items() if name in there}
     if not labels:
         faults.add(f"{path} lists no images that exist: correct the file names")
@@ -183,6 +187,12 @@ def _by_table(root, entries, target, faults):
     of_table = _flags_of_table if read.multi else _numbers_of_table
     labels, class_names = of_table(path, labels, read, target, faults)
     return Listing(labels, class_names, hidden, read.parts)
+
+
+def _by_other_names(root, names, files):
+    """Return the names that lead to some of the files through links to folders."""
+    real = {os.path.realpath(root / file) for file in files} if names else ()
+    return [name for name in names if os.path.realpath(root / name) in real]
 
 
 def _flags_of_table(path, labels, read, target, faults):
@@ -199,7 +209,7 @@ def _flags_of_table(path, labels, read, target, faults):
 def _numbers_of_table(path, labels, read, target, faults):
     """Return {file: class number} and the class names of a single-label table."""
     trained = {name for file, name in labels.items() if read.parts.get(file, "train") == "train"}
-    if not trained:
+    if not trained and not target.classes:
         faults.add(f"{path} has no training images: write train as the split of some")
     class_names = _with_all_classes(trained, labels.values(), path, target, faults)
     if len(class_names) < (1 if target.classes else 2):

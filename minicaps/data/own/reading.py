@@ -58,7 +58,8 @@ def load(
     DataError
         If the data cannot be used.
     ValueError
-        If `limit` is out of range, or `size` is not a size.
+        If `limit` is out of range, or if `reading` asks for multi-label data and each image has a
+        single class.
     """
     path = Path(path)
     found = read(path, target, reading)
@@ -73,7 +74,7 @@ def load(
     notes = (*notes, *notes_on_test(test, others, class_names, defined=defined))
     if limit is not None:
         train = limited(train, limit, len(class_names), seed, path)
-    notes = (*notes, *remarks(train, test))
+    notes = (*notes, *remarks({"train": train, "validation": validation, "test": test}))
     return Dataset(
         name_of(path.resolve()),
         train,
@@ -98,7 +99,8 @@ def read(path, target: Target = AS_IT_IS, reading: Reading = STRICT) -> Found:
     if reading.multi_label or not all(part.multi and is_one_hot(part.labels) for part in parts):
         return found
     note = (
-        "every image has exactly one class, so the data is single-label; --multi-label changes it"
+        "every image has exactly one class, so the data is single-label; give --multi-label to"
+        " treat it as multi-label"
     )
     parts = {
         name: replace(part, labels=part.labels.argmax(axis=1)) for name, part in found.parts.items()
@@ -114,7 +116,7 @@ def _read(path, target, reading):
         entries, hidden = list_folder(path)
         folders = any(entry.is_dir() for entry in entries)
         if folders or not any(idx_part(entry) for entry in entries):
-            return from_folders(path, entries, hidden, target, reading)
+            return from_folders(path, entries, target, reading)
     if flags := replace(reading, multi_label=False).changed():
         raise DataError(f"{path} is not a folder of images: leave out {' and '.join(flags)}")
     return from_idx(path, entries, hidden, target) if path.is_dir() else from_npz(path, target)

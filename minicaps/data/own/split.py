@@ -42,13 +42,22 @@ def notes_on_test(test, others, class_names, *, defined):
     if not TEST_SHARE / 2 <= share <= 1.5 * TEST_SHARE:
         notes.append(f"{len(test):,} of {count:,} images ({share:.0%}) are test images")
         if defined:
-            notes[0] += f", as the data defines; about {TEST_SHARE:.0%} is usual"
+            notes[0] += f", as the data specifies; about {TEST_SHARE:.0%} is usual"
         elif share > TEST_SHARE:
-            notes[0] += ", because every class needs one: add images"
+            together = test.groups is not None and len(test) > len(class_names)
+            notes[0] += (
+                ", because the frames of a file stay together: add files"
+                if together
+                else ", because every class needs one: add images"
+            )
     missing = np.flatnonzero(count_classes(test.labels, len(class_names)) == 0)
     if missing.size:
         names = some_of([class_names[k] for k in missing])
-        notes.append(f"no test image shows {names}, so the test cannot judge these classes")
+        one = missing.size == 1
+        notes.append(
+            f"no test images of {'class' if one else 'the classes'} {names}:"
+            f" {'its' if one else 'their'} accuracy is not measured"
+        )
     return tuple(notes)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from minicaps.data.own.files import SHOWN, check_regular
+from minicaps.data.own.files import check_regular, some_of
 from minicaps.data.own.found import PART_OF
 from minicaps.data.own.labels import sorted_names
 from minicaps.errors import DataError, escaped
@@ -72,9 +72,8 @@ def read_table(path) -> Table:
         except DataError as fault:
             faults.append(str(fault))
     if faults:
-        more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
-        many = [f"{path} has {len(faults)} faulty lines:"] if len(faults) > 1 else []
-        raise DataError("\n  ".join([*many, *faults[:SHOWN], *more]))
+        many = f"{path} has {len(faults)} faulty lines:\n  " if len(faults) > 1 else ""
+        raise DataError(many + some_of(faults, "\n  "))
     if not table.labels:
         raise DataError(f"{path} lists no images: add a line for each image")
     if columns:

@@ -23,6 +23,7 @@ from minicaps.data.arguments import data_source
 from minicaps.errors import DataError
 from minicaps.evaluate import metrics, select
 from minicaps.models import inspection
+from minicaps.plotting.redrawing import draw_reconstructions
 from minicaps.runs.inference import classify
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder
@@ -207,12 +208,8 @@ def _curves(shown, path):
 
 
 def _reconstructions(shown, path):
-    run = shown.run
-    draw = plotting.members if shown.test.multi else plotting.reconstructions
-    images, drawn, *rest = inspection.redrawn(run.model, shown.test, shown.names)
-    if inspection.blank(drawn):
-        raise NothingToShow(inspection.BLANK)
-    draw(images, drawn, *rest, path)
+    if reason := draw_reconstructions(shown.run.model, shown.test, shown.names, path):
+        raise NothingToShow(reason)
 
 
 def _confusion(shown, path):

@@ -85,12 +85,12 @@ def write_csv(path, header, rows):
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([*map(_as_text, row)] for row in (header, *rows))
+    writer.writerows([*map(as_text, row)] for row in (header, *rows))
     with replacing(path) as file:
         file.write(text.getvalue().encode("utf-8", "surrogateescape"))
 
 
-def _as_text(cell):
+def as_text(cell):
     """Put an apostrophe before a text that a spreadsheet would run as a formula."""
     formula = isinstance(cell, str) and cell[:1] in FORMULA and not _is_number(cell)
     return f"'{cell}" if formula else cell

@@ -114,7 +114,7 @@ def _load(name, folder, limit, seed, target, reading):
 
 
 def _composed(dataset, count, layout, seed):
-    if getattr(dataset.train, "groups", None) is not None:
+    if dataset.train.groups is not None:
         raise ValueError(f"the frames of {dataset.name} cannot be composed: read the first only")
     if dataset.multi:
         raise ValueError(f"{dataset.name} is multi-label already: its images cannot be composed")

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from minicaps.cli.command import WrongUsage, guarded, number, start, usage
-from minicaps.data import NAMES, baselines, download, load, own, strokes
+from minicaps.data import NAMES, baselines, download, ink, load, own, strokes
 from minicaps.data.arguments import AUGMENTATION, parse_size
 from minicaps.data.augmentation import Augmentation
 from minicaps.data.dataset import count_classes, of_class
@@ -133,6 +133,9 @@ def _add_own(commands):
     command.add_argument(
         "--skip-bad", action="store_true", help="leave out files that cannot be used"
     )
+    text = "auto, yes, no: swap light and dark; auto: in dark drawings (default: auto)"
+    keywords = {"choices": ink.CHOICES, "default": "auto", "metavar": "HOW"}
+    command.add_argument("--invert", help=text, **keywords)
     command.add_argument(
         "--out",
         type=_png,
@@ -250,7 +253,7 @@ def _show_own(options):
             frames=options.frames,
             multi_label=options.multi_label,
             skip_bad=options.skip_bad,
-            invert="auto",
+            invert=ink.CHOICES[options.invert],
         )
     out = options.out or Path(f"{data.name}-samples.png")
     if options.path.resolve() in out.resolve().parents:
@@ -297,7 +300,7 @@ def _picture(path, data, changes, pose_names=(), **keywords):
         contact_sheet(path, data.train, names, pose_names, changes=shown, **keywords)
     if note:
         print(f"\nNote: {note}")
-    print(f"\nfigure of training samples: {path}")
+    print(f"\nfigure of training samples: {escaped(path)}")
     if shown:
         flags = [f"--{name} {value}".removesuffix(".0") for name, value in changes.active.items()]
         print(f"below each row: its images as training with {' '.join(flags)} might see them")

@@ -16,8 +16,8 @@ AUGMENTATION: dict[str, tuple[str, dict]] = {
         {"metavar": "DEGREES", "type": number(float, 0, 180, ends="[]")},
     ),
     "zoom": (
-        "scale by 1-FACTOR to 1+FACTOR; below 1",
-        {"metavar": "FACTOR", "type": number(float, 0, 1)},
+        "zoom by a factor from 1-F to 1+F (F below 1)",
+        {"metavar": "F", "type": number(float, 0, 1)},
     ),
     "flip": ("mirror at random", {"choices": FLIPS}),
     "brightness": (

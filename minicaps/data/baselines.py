@@ -44,7 +44,8 @@ def line(found: dict) -> str:
     text = f"Baselines: always {most['class']!r} {most['accuracy']:.2%}"
     if linear := found.get("linear"):
         accuracy, balanced = linear["accuracy"], linear["balanced_accuracy"]
-        text += f", linear classifier {accuracy:.2%} (balanced {balanced:.2%})"
+        ended = "" if linear["complete"] else ", stopped early"
+        text += f", linear classifier {accuracy:.2%} (balanced {balanced:.2%}{ended})"
     return text
 
 

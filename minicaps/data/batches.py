@@ -81,6 +81,8 @@ def batches(
     if changes.active and seed is None:
         given = ", ".join(f"{name}={value}" for name, value in changes.active.items())
         raise ValueError(f"{given} requires random numbers: give a seed")
+    if balance and seed is None:
+        raise ValueError("balance=True requires random numbers: give a seed")
     if changes.active and parts:
         flags = ", ".join(f"--{name}" for name in changes.active)
         raise ValueError(f"the members of composed images cannot be augmented: omit {flags}")

@@ -9,6 +9,7 @@ import numpy as np
 from minicaps.backend import Array, Device, array_module, to_host
 
 VALIDATION_SHARE = 0.1  # of the training samples, unless the data or the user says otherwise
+IMBALANCED = 3  # times as many samples in the largest class as in the smallest
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,6 +226,11 @@ def count_classes(labels, classes: int) -> np.ndarray:
     if labels.ndim == 2:
         return labels.sum(axis=0, dtype=np.int64)
     return np.bincount(labels, minlength=classes)
+
+
+def imbalanced(counts) -> bool:
+    """Return whether numbers of samples of each class (classes,) are imbalanced."""
+    return bool(counts.max() >= IMBALANCED * counts.min())
 
 
 def mean_recall(right, present) -> float:

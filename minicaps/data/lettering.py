@@ -48,7 +48,7 @@ def legible(class_names: Sequence[str]) -> tuple[list[str], str | None]:
             names[k] = f"{k}: {name}"
     if not replaced:
         return names, None
-    k, more = replaced[0], f" (and so for {len(replaced) - 1} more)" if len(replaced) > 1 else ""
+    k, more = replaced[0], f" (and {len(replaced) - 1} more)" if len(replaced) > 1 else ""
     return names, (
         f"figures show {names[k]!r} instead of the class name {plain[k]!r}{more}, which no"
         " installed font can draw: install a font for its script, such as one of the Noto fonts"
@@ -168,17 +168,20 @@ def fit(text: str, inches: float, size: float, lines: int = 1) -> str:
     largest = int(lines * inches * POINTS / size / NARROWEST)
     for most in range(min(len(text), largest), 0, -1):
         rows = _wrapped(short(text, most), inches, size, lines)
-        if len(rows) <= lines:
+        if rows is not None and len(rows) <= lines:
             return "\n".join(rows)
     return text[:1]
 
 
 def _wrapped(text, inches, size, lines):
-    """Divide a text into lines of at most `inches`; words that are wider are shortened."""
+    """Divide a text into lines of at most `inches`; words that are wider are shortened.
+
+    Returns None for a text that is wider than the only line.
+    """
     if _width(text, size) <= inches:
         return [text]
     if lines == 1:
-        return [text, ""]
+        return None
     rows = [""]
     for word in re.split(r"(?<=[\s_/-])(?=\S)", text):
         if rows[-1] and _width((rows[-1] + word).rstrip(), size) > inches:

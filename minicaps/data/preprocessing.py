@@ -34,20 +34,22 @@ class Preprocessing:
     fill: float | None = None
     scale: tuple[float, float] | None = None
 
-    def inverts(self, image) -> bool:
-        """Return whether an image (C, H, W) must be inverted to match the training images.
+    def differs_from(self, background: str | None) -> bool:
+        """Return whether images with a background must be inverted to match the training images.
 
-        If these were inverted, every image is, unless it is light on dark already. Otherwise, an
-        image is inverted if it is light on a dark background and they were not, or the reverse.
+        If these were inverted, all images are, unless they are light on dark already. Otherwise,
+        images are inverted if their background is light and that of the training images dark, or
+        vice versa. background: as the attribute.
         """
-        own = ground(image)
-        return own != "dark" if self.inverted else {own, self.background} == {"dark", "light"}
+        if self.inverted:
+            return background != "dark"
+        return {background, self.background} == {"dark", "light"}
 
     def apply(self, image, *, invert: bool | str | None = None, centre_ink: bool | str = False):
         """Convert an image (C, H, W) in [0, 1] to `shape`; return it with a record of the changes.
 
         invert: whether to swap light and dark. None does so if the training images were inverted;
-            "auto" looks at the image, too (see `inverts`).
+            "auto" looks at the image, too (see `differs_from`).
         centre_ink: whether to scale and center the ink as in MNIST. "auto" does so if the network
             was trained on centered ink and the image has a different size.
         """
@@ -58,7 +60,7 @@ class Preprocessing:
         channels, *size = self.shape
         border = "light" if has_light_border(image) else "dark"
         if invert == "auto":
-            invert = self.inverts(image)
+            invert = self.differs_from(ground(image))
         if centre_ink == "auto":
             centre_ink = self.centred and list(image.shape[1:]) != size
         if centre_ink:

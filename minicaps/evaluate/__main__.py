@@ -89,8 +89,9 @@ def _run(parser, options, command):
     lines = report(result)
     print("\n".join(lines if options.quiet else lines + report_classes(result)))
     for note in () if options.quiet else notes:
-        print(f"Note: {note}")
-    print(f"Results: {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
+        print(f"Note: {escaped(note)}")
+    files = ", ".join(sorted(path.name for path in folder.iterdir()))
+    print(f"Results: {escaped(folder)}/ ({files})")
 
 
 def _baselines(run, chosen):
@@ -115,10 +116,10 @@ def _baselines(run, chosen):
 
 def _introduce(run, chosen):
     size = run.model.number_of_parameters()
-    print(f"Run: {run.path} ({run.options.model.name}, {size:,} parameters)")
+    print(f"Run: {escaped(run.path)} ({run.options.model.name}, {size:,} parameters)")
     print(f"Data: {escaped(chosen.source)}, {len(chosen.split):,} images ({chosen.part})")
     for note in chosen.notes:
-        print(f"Note: {note}")
+        print(f"Note: {escaped(note)}")
 
 
 def _check_top(top, model, split):
@@ -160,10 +161,10 @@ def _name(run, chosen):
 
 
 def _images_of(folder):
-    """Return the data and the part that were evaluated in a folder, or None if there are none."""
+    """Return the data and the part whose evaluation a folder holds, or None if it holds none."""
     try:
-        found = json.loads((folder / "evaluation.json").read_text())
-        return [found["data"], found["part"]]
+        found = json.loads((folder / "evaluation.json").read_text())  # written first
+        return [found[key] for key in ("data", "part", "checkpoint")][:2]
     except (OSError, ValueError, TypeError, LookupError):
         return None
 
@@ -173,7 +174,7 @@ def _claim(folder, source):
     if source not in data.NAMES and _lies_in(folder.resolve(), Path(source).resolve()):
         raise WrongUsage(f"{folder} is inside the data folder: choose another --out")
     results_folder(folder)
-    if any(folder.iterdir()) and not _is_ours(folder):
+    if any(folder.iterdir()) and _images_of(folder) is None:
         raise WrongUsage(
             f"{folder} exists but was not created by an evaluation: choose another --out"
         )
@@ -182,14 +183,6 @@ def _claim(folder, source):
 
 def _lies_in(folder, outer):
     return outer in (folder, *folder.parents)
-
-
-def _is_ours(folder):
-    """Return whether the folder contains the file that every evaluation writes first."""
-    try:
-        return "checkpoint" in json.loads((folder / "evaluation.json").read_text())
-    except (OSError, ValueError, TypeError):
-        return False
 
 
 def _write(folder, found, result):

@@ -2,12 +2,12 @@
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 from minicaps import data
-from minicaps.cli.command import WrongUsage
+from minicaps.cli.command import WrongUsage, usage
 from minicaps.data import Split, own
 from minicaps.data.images import LOOKED_AT, Target, background, fitted
 from minicaps.data.ink import drawn, swapped
@@ -214,12 +214,10 @@ def _target(run, invert=False):
 def _of_other(run, source, part, folder, invert, reading):
     target = _target(run, invert is True)
     if source in data.NAMES:
-        if flags := replace(reading, multi_label=False).changed():
-            raise WrongUsage(
-                f"{source} can be read in one way only: leave out {' and '.join(flags)}"
-            )
-        limit = 1 if part == "test" else None  # skip generating unused training images
-        whole = data.load(source, folder=folder, seed=run.options.run.seed, limit=limit)
+        how = asdict(replace(reading, multi_label=False))
+        how["limit"] = 1 if part == "test" else None  # skip generating unused training images
+        with usage():
+            whole = data.load(source, folder=folder, seed=run.options.run.seed, **how)
         parts = {p: _for_network(getattr(whole, p), whole, target) for p in ("train", "test")}
         found = own.Found(parts, whole.class_names)
     else:
@@ -265,10 +263,7 @@ def _must_invert(run, parts):
         return False
     images = [split.images[:: max(1, len(split) // LOOKED_AT)] for split in parts.values()]
     images = np.concatenate(images)
-    own = background(images)
-    if known.inverted:
-        return own != "dark"
-    return {own, known.background} == {"dark", "light"} and drawn(images)
+    return known.differs_from(background(images)) and (known.inverted or drawn(images))
 
 
 def _holds(found, names):

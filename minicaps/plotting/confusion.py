@@ -32,7 +32,7 @@ def confusion(counts: np.ndarray, class_names: Sequence[str], path: str | Path) 
     gathered = len(counts) > MOST_CLASSES
     if gathered:
         title = f"The {MOST_NUMBERS - 1} most confused of {len(counts)} classes.\n{title}"
-        counts, class_names = most_confused(counts, class_names)
+        counts, class_names = others_together(counts, class_names)
     n = len(counts)
     side = min(max(4.5, 1.5 + 0.36 * n), 12)  # inches
     figure = new_figure(side + 0.8, side + 0.9)
@@ -61,7 +61,7 @@ def confusion(counts: np.ndarray, class_names: Sequence[str], path: str | Path) 
     save(figure, path)
 
 
-def most_confused(counts, class_names):
+def others_together(counts, class_names):
     """Return the counts and names of the most confused classes, and of all others together."""
     wrong = counts - np.diag(counts.diagonal())
     order = np.argsort(-(wrong.sum(axis=0) + wrong.sum(axis=1)), kind="stable")

@@ -142,7 +142,7 @@ def _figures(options, usual, files):
     """
     many = options.figures is None and not options.out and len(files) > FIGURES
     if many:
-        fail(NAME, f"no figures of {len(files):,} images are drawn; --figures draws them")
+        fail(NAME, f"figures of {len(files):,} images are skipped; give --figures to draw them")
     if many or options.figures is False or not files:
         return None
     folder = options.out or usual

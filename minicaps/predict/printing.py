@@ -8,6 +8,7 @@ from tqdm import tqdm
 
 from minicaps.errors import escaped
 from minicaps.models.multilabel import SEEN
+from minicaps.storage import as_text
 
 ALL, BEST = 10, 5  # all classes are printed up to ALL, and the BEST of more
 BAR = 40  # characters in the bar of a score of 1
@@ -36,12 +37,12 @@ def json_printer(names, top):
 
 
 def csv_printer(names, top):
-    """Print a table with one row per image and one column per class."""
+    """Print a table with one row per image and one column per class, as `storage.write_csv`."""
     writer, terminal = csv.writer(sys.stdout, lineterminator="\n"), sys.stdout.isatty()
 
     def write(cells):
         with tqdm.external_write_mode(sys.stdout):
-            writer.writerow([escaped(cell) if terminal else cell for cell in cells])
+            writer.writerow([escaped(cell) if terminal else cell for cell in map(as_text, cells)])
 
     def show(result):
         cells = [result.get(key) or "" for key in ("file", "answer", "seen", "doubt", "error")]

@@ -117,13 +117,13 @@ def _of_classes(array, axes, classes, which):
 
 
 def _note(path, count, new, part, known):
-    said = [f"{count - len(new)} of {count} parameter arrays are taken over from {path}"]
+    said = [f"{count - len(new)} of {count} parameter arrays are copied from {path}"]
     if known:
         said.append(f"classes are matched by name ({_some(known)})")
     if part:
-        said.append(f"the other classes start new in {', '.join(part)}")
+        said.append(f"newly initialized for the other classes: {', '.join(part)}")
     if new:
-        said.append(f"these start new: {', '.join(new)}")
+        said.append(f"newly initialized: {', '.join(new)}")
     return "; ".join(said)
 
 

@@ -8,14 +8,13 @@ classifier.
 from dataclasses import replace
 
 from minicaps import data
-from minicaps.data.dataset import VALIDATION_SHARE, count_classes
+from minicaps.data.dataset import VALIDATION_SHARE, count_classes, imbalanced
 from minicaps.train.options import check_patience
 
 SMALL, LARGE = 500, 20_000  # training images; see `_batch_size` and `_augmentation`
 STEPS, STEPS_PER_CLASS = 1500, 15  # of training
 EPOCHS = (6, 300)  # fewest and most
 WARM_UP = 100  # steps
-IMBALANCED = 3  # times as many images in the largest class as in the smallest
 
 
 def settled(options, dataset):
@@ -49,7 +48,7 @@ def _choices(options, dataset):
         "batch_size": batch_size,
         "epochs": epochs,
         "schedule": "cosine",
-        "balance": _is_imbalanced(dataset),
+        "balance": not dataset.multi and imbalanced(_counts(dataset)),
         "warm_up": min(WARM_UP, steps * (own.epochs or epochs) // 10),
         **_augmentation(options, dataset, n),
     }
@@ -74,11 +73,8 @@ def _augmentation(options, dataset, n):
     return {"shift": max(1, round(min(dataset.train.shape[1:]) / 14)), "rotate": 10.0, "zoom": 0.1}
 
 
-def _is_imbalanced(dataset):
-    if dataset.multi:
-        return False
-    counts = count_classes(dataset.train.labels, len(dataset.class_names))
-    return bool(counts.max() >= IMBALANCED * counts.min())
+def _counts(dataset):
+    return count_classes(dataset.train.labels, len(dataset.class_names))
 
 
 def _sentence(chosen, options, dataset):

@@ -6,6 +6,7 @@ Each function returns None or a sentence with the observation, its usual cause, 
 import numpy as np
 
 from minicaps.backend import array_module
+from minicaps.data.dataset import imbalanced
 from minicaps.graph import no_grad
 from minicaps.nn.module import watching
 from minicaps.routing import keep_history
@@ -16,7 +17,6 @@ ENOUGH_STEPS = 1000  # for data that a linear classifier can learn
 SOON = 0.25  # fraction of the epochs after which something should have been learned
 VANISHING = 1e-3  # fraction of the learning rate that is left at the end
 EXPLODING = 1000.0  # gradient norm; in healthy networks, it is about 0.01 to 10
-IMBALANCED = 3  # times as many images in the largest class as in the smallest
 FEW_ANSWERS = 10  # predictions; so few can be alike by chance
 FEW_PICTURES = 3  # of a class; missing all images of a smaller class means little
 PRESENT, ABSENT, WEIGHT = 0.9, 0.1, 0.5  # m⁺, m⁻ and λ of the margin loss
@@ -175,14 +175,14 @@ def no_better(found, options, counts):
     found: results as in summary.json, with baselines. counts (J,): training images of each class;
     if they are imbalanced, the balanced accuracies are compared.
     """
-    imbalanced = bool(counts.max() >= IMBALANCED * counts.min())
-    kind = "balanced_accuracy" if imbalanced else "accuracy"
+    uneven = imbalanced(counts)
+    kind = "balanced_accuracy" if uneven else "accuracy"
     reached, linear = found[f"test_{kind}"], found["baselines"]["linear"][kind]
     if reached > linear:
         return None
     optimization, own = options.optimization, options.data
     tries = ["add --shift 2"] * (not own.shift)
-    tries += ["add --balance"] * (imbalanced and not own.balance)
+    tries += ["add --balance"] * (uneven and not own.balance)
     steps = optimization.epochs * -(-int(counts.sum()) // optimization.batch_size)
     if steps < ENOUGH_STEPS:
         tries += ["leave --epochs and --batch-size out, so that they fit the images"]

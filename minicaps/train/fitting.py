@@ -60,9 +60,11 @@ def fit(
         Run folder to write, in the format of `python -m minicaps.train`. By default, no files
         are kept.
     **options
-        Options of `python -m minicaps.train`, with the same defaults: model="capsnet", epochs=6,
-        batch_size=64, learning_rate=…, validation=0.1 (fraction of the images that is held out to
-        choose the best epoch), size=28, seed=0, device="auto", quiet=False, and so on.
+        Options of `python -m minicaps.train`, such as model="capsnet", epochs=20,
+        learning_rate=…, validation=0.1 (fraction of the images that is held out to choose the best
+        epoch), seed=0, device="auto", quiet=False. Batch size, epochs, schedule, warm-up,
+        augmentation, balance and image size depend on the images unless they are given; see
+        `minicaps.train.defaults`.
 
     Returns
     -------
@@ -135,12 +137,14 @@ def _dataset(images, labels, class_names, test, options):
 
 
 def _as_text(options):
-    """Convert options for the parser: True and False of options that are no switches, and sizes."""
+    """Convert the values that the parser does not accept as they are, such as True and tuples."""
     texts = {}
     for name, value in options.items():
         value = value.item() if isinstance(value, np.generic) else value
-        if name in SWITCHES:
+        if name in SWITCHES and isinstance(value, int):
             value = bool(value)
+        elif name == "invert" and isinstance(value, bool):
+            value = "yes" if value else "no"
         elif value is True:
             raise ValueError(f"{name} must have a value, not True")
         elif value is False:

@@ -38,7 +38,8 @@ def show(session, options):
 
     Raises ProcessError if the run needs more memory than is available.
     """
-    free = available_memory()
+    device = choose_device(options.run.device)  # CUDA reserves far more addresses than memory
+    free = available_memory() if device.kind == "cpu" else None
     with memory_limit(free and free * SHARE):
         trainer = session.prepare(options)
     describe(trainer)

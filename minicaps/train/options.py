@@ -16,7 +16,7 @@ from minicaps.data.augmentation import Augmentation
 from minicaps.data.compose import LAYOUTS
 from minicaps.data.dataset import VALIDATION_SHARE
 from minicaps.data.ink import CHOICES
-from minicaps.data.own import FRAMES, Reading, from_memory
+from minicaps.data.own import FRAMES, from_memory
 from minicaps.data.own.files import name_of
 from minicaps.errors import CheckpointError
 from minicaps.models.losses import LOSSES, usual_loss
@@ -86,9 +86,6 @@ def _check(options, given):
         raise ValueError("strokes are drawn, not read: leave --data-dir out")
     if source.data_dir and source.name not in data.NAMES:
         raise ValueError(f"{source.name} is read from its own path: leave --data-dir out")
-    if source.name in data.NAMES and source.reading != Reading():
-        flags = " and ".join(source.reading.changed())
-        raise ValueError(f"{source.name} can be read in one way only: leave out {flags}")
     if Path(source.name) in Path(run.out).absolute().parents:
         raise ValueError(f"the run folder {run.out} must not be in the data: choose another --out")
     if run.tf32 and run.precision != "float32":
@@ -201,7 +198,7 @@ def _share_or_count(text):
 
 def _yes_or_no(text):
     if text not in ("yes", "no"):
-        raise argparse.ArgumentTypeError(f"must be a yes or a no, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be yes or no, not {text!r}")
     return text == "yes"
 
 

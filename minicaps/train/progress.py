@@ -24,10 +24,10 @@ def describe(trainer):
     for sentence in data.notes:
         print(f"Note: {escaped(sentence)}")
     model, loss = options.model, options.optimization.loss
-    about = {"preset": model.preset, "routing": model.routing, "loss": loss}
-    about = [f"{key} {value}" for key, value in about.items() if value is not None]
+    kinds = {"preset": model.preset, "routing": model.routing, "loss": loss}
+    kinds = [f"{key} {value}" for key, value in kinds.items() if value is not None]
     size = trainer.model.number_of_parameters()
-    print(f"Model: {model.name}, {', '.join(about)}, {size:,} parameters")
+    print(f"Model: {model.name}, {', '.join(kinds)}, {size:,} parameters")
 
 
 def about(seconds):

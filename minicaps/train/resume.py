@@ -8,8 +8,8 @@ from minicaps.backend import choose_device
 from minicaps.cli.command import usage
 from minicaps.cli.signals import StopRequest
 from minicaps.data import baselines
-from minicaps.errors import CheckpointError, DataError, Diverged, NothingLearned
-from minicaps.models import inspection
+from minicaps.errors import CheckpointError, DataError, Diverged, NothingLearned, escaped
+from minicaps.plotting.redrawing import draw_reconstructions
 from minicaps.runs import checkpoint
 from minicaps.runs.building import load_model
 from minicaps.runs.configuration import options_of
@@ -90,7 +90,7 @@ class Session:
             _say(summary, trainer.warnings)
             draw(trainer)
         files = ", ".join(sorted(p.name for p in trainer.folder.iterdir()))
-        print(f"Results: {trainer.folder}/ ({files})")
+        print(f"Results: {escaped(trainer.folder)}/ ({files})")
         return summary
 
 
@@ -133,15 +133,12 @@ def draw(trainer):
     plotting.curves(trainer.history, folder / "curves.png")
     if trainer.options.model.reconstruction and test:
         model = load_model(folder, trainer.device)
-        draw_on = plotting.members if test.multi else plotting.reconstructions
         names, note = plotting.legible(trainer.data.class_names)
         if note:
             trainer.display.note(note)
-        drawn = inspection.redrawn(model, test, names)
-        if inspection.blank(drawn[1]):
-            trainer.display.note(f"no figure of reconstructions: {inspection.BLANK}")
-            return
-        draw_on(*drawn, folder / "reconstructions.png")
+        reason = draw_reconstructions(model, test, names, folder / "reconstructions.png")
+        if reason:
+            trainer.display.note(f"no figure of reconstructions: {reason}")
 
 
 def _finished(trainer):

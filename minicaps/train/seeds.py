@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from minicaps.cli.command import usage
+from minicaps.errors import escaped
 from minicaps.runs import checkpoint
 from minicaps.runs.configuration import options_of
 from minicaps.storage import check_unused, locked, results_folder, write_json
@@ -41,10 +42,9 @@ def go_on(session, folder, given):
 
 def _options(folder):
     options = json.loads(Path(folder, "config.json").read_text())["options"]
-    for path in (
-        sorted(Path(folder).glob("seed-*/last.npz")) if "multi_label" not in options else ()
-    ):
-        return {"multi_label": options_of(checkpoint.load(path)[1])["multi_label"], **options}
+    saved = sorted(Path(folder).glob("seed-*/last.npz"))
+    if saved and "multi_label" not in options:  # of an older version
+        options |= {"multi_label": options_of(checkpoint.load(saved[0])[1])["multi_label"]}
     return options
 
 
@@ -65,7 +65,7 @@ def _runs(session, folder, options, given):
         f"Test accuracy over {count} seeds: mean {found['mean']:.2%}, standard deviation"
         f" {found['standard_deviation']:.2%}, range {found['min']:.2%} to {found['max']:.2%}."
     )
-    print(f"Results: {folder}/ (summary.json and a folder for each seed)")
+    print(f"Results: {escaped(folder)}/ (summary.json and a folder for each seed)")
 
 
 def _one(session, folder, options, given):

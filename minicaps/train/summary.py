@@ -7,8 +7,9 @@ import statistics
 import numpy as np
 
 import minicaps
+from minicaps.backend import to_host
 from minicaps.cli.measuring import describe_machine
-from minicaps.data import NAMES, baselines
+from minicaps.data import NAMES, Split, baselines
 from minicaps.data.dataset import count_classes, mean_recall
 from minicaps.errors import CheckpointError
 from minicaps.runs.building import load_model
@@ -49,29 +50,30 @@ def results(trainer) -> dict:
         found |= {kind: row[kind] for kind in kinds if kind in row}
     if samples and not test.multi and trainer.options.data.name not in NAMES:
         found["baselines"] = _baselines(trainer)
-        worse = diagnosis.no_better(found, trainer.options, _counts(trainer.data))
+        counts = count_classes(to_host(trainer.training.labels), len(trainer.data.class_names))
+        worse = diagnosis.no_better(found, trainer.options, counts)
         trainer.warnings |= {"linear": worse} if worse else {}
     return found | {"warnings": list(trainer.warnings.values())}
 
 
 def _baselines(trainer):
-    """Evaluate two simple classifiers on the test images of custom data."""
+    """Evaluate two simple classifiers on the test images of custom data.
+
+    They are trained on the same images as the network.
+    """
     data, (least, most) = trainer.data, LINEAR_SECONDS
-    majority, accuracy = baselines.majority(data.train.labels, data.test)
+    training = Split(to_host(trainer.training.images), to_host(trainer.training.labels))
+    majority, accuracy = baselines.majority(training.labels, data.test)
     return {
         "majority": {"class": data.class_names[majority], "accuracy": accuracy},
         "linear": baselines.linear(
-            data.train,
+            training,
             data.test,
             seed=trainer.options.run.seed,
             seconds=min(max(least, LINEAR_SHARE * trainer.seconds), most),
             stop=trainer.stop,
         ),
     }
-
-
-def _counts(data):
-    return count_classes(data.train.labels, len(data.class_names))
 
 
 def circumstances(trainer, command) -> dict:

@@ -42,6 +42,8 @@ def test_the_linear_classifier_depends_on_images_and_seed_only():
 def test_without_time_the_linear_classifier_is_still_evaluated():
     found = baselines.linear(apart((1, 8, 8)), apart((1, 8, 8), seed=1), seconds=1e-9)
     assert not found["complete"] and found["accuracy"] > 0.5
+    said = baselines.line({"majority": {"class": "a", "accuracy": 0.5}, "linear": found})
+    assert said.endswith(f"(balanced {found['balanced_accuracy']:.2%}, stopped early)")
 
 
 @pytest.mark.parametrize(

@@ -322,3 +322,8 @@ def test_balanced_epochs_differ_and_resume_bit_identically():
 def test_over_many_epochs_every_image_is_drawn():
     seen = set(np.concatenate([drawn(uneven(), epoch=k)[1] for k in range(20)]).tolist())
     assert seen == set(range(13))
+
+
+def test_a_balanced_epoch_requires_a_seed():
+    with pytest.raises(ValueError, match="balance=True requires random numbers: give a seed"):
+        batches(uneven(), 4, balance=True)

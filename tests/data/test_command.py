@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from commands import ROOT, run_data
 from idx_files import FILES, Tiny, arrays_of, idx_bytes, isolate
+from own_files import crosses_and_rings
 
 from minicaps.data import __main__ as command
 from minicaps.data import load
@@ -151,6 +152,20 @@ def test_pictures_of_several_classes_count_for_each(here, capsys):
     assert counts.sum(axis=1).tolist() == labels.sum(axis=0).tolist() == [20, 15, 30]
     assert counts[2].tolist() == [24, 6]
     assert Path("several-samples.png").is_file()
+
+
+def test_dark_drawings_are_inverted_unless_told(here, capsys):
+    images, labels = crosses_and_rings(20)
+    np.savez("paper.npz", images=images, labels=labels)
+    for how, note in (
+        ([], "all images are inverted, because they show dark ink"),
+        (["--invert", "yes"], "all images are inverted\n"),
+        (["--invert", "no"], ""),
+    ):
+        assert command.main(["paper.npz", *how]) == 0
+        said = capsys.readouterr().out
+        assert f"Note: {note}" in said or not note
+        assert ("inverted" in said) == bool(note)
 
 
 def test_exported_pictures_of_a_given_size(here, capsys):

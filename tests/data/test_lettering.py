@@ -61,7 +61,7 @@ def test_names_without_a_font_are_replaced():
     assert names[:3] == ["cat", "class 1", "class 2"]
     assert names[3:7] == ["dog face", "ABC", "naïve", "a b"]
     assert names[7:] == ["class 7", "$x$", "woman ear of rice x"]
-    assert "'class 1' instead of the class name '猫' (and so for 5 more)" in note
+    assert "'class 1' instead of the class name '猫' (and 5 more)" in note
     assert "install a font" in note
     assert legible(["猫", "b"])[1].count("more") == 0
 

@@ -247,6 +247,8 @@ def test_another_named_data_set_counts_as_a_whole_or_by_part(tmp_path, monkeypat
     assert found.split.images.shape == (30, 1, 30, 31)
     with pytest.raises(WrongUsage, match="the parts train and test, not validation"):
         chosen(trained, source="strokes", part="validation")
+    with pytest.raises(WrongUsage, match="in one way only: leave out --frames and --skip-bad"):
+        chosen(trained, source="strokes", frames="all", skip_bad=True)
 
 
 def test_what_does_not_fit_together(trained, tmp_path, capsys):
@@ -337,6 +339,17 @@ def test_a_chosen_folder_is_not_replaced_by_other_images_either(trained, tmp_pat
     assert measured(trained, out=trained / "evaluation")["samples"] == before["samples"]
 
 
+def test_names_of_files_cannot_control_the_terminal(tmp_path, capsys):
+    root = folder_of(tmp_path / "pe\x1bts", {"cat": 4, "dog": 5})
+    trained = run("--data", str(root), "--limit", "6", "--validation", "2", out="r\x1bun")
+    edit(trained / "best.npz", lambda meta: meta["options"].update(limit=None))
+    folder_of(root, {"cat": 1}, start=80)
+    measured(trained)
+    said = capsys.readouterr().out
+    assert "Note: images added to " in said and "pe\\x1bts since training" in said
+    assert "\x1b" not in said
+
+
 def test_a_long_name_of_the_data_is_cut(trained, tmp_path):
     folder_of(tmp_path / ("n" * 250), {"cat": 1})
     measured(trained, "--data", "n" * 250)
@@ -348,7 +361,7 @@ def test_the_baselines_of_the_run_are_reported_for_its_test_images_only(trained,
     most, linear = stored["majority"], stored["linear"]
     line = f"Baselines: always {most['class']!r} {most['accuracy']:.2%}"
     accuracy, balanced = (linear[key] for key in ("accuracy", "balanced_accuracy"))
-    whole = f"{line}, linear classifier {accuracy:.2%} (balanced {balanced:.2%})\n"
+    whole = f"{line}, linear classifier {accuracy:.2%} (balanced {balanced:.2%}"
     capsys.readouterr()
     found = measured(trained)
     assert found["baselines"] == stored and whole in capsys.readouterr().out

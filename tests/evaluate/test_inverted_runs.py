@@ -156,8 +156,10 @@ def test_arrays_in_memory_are_inverted_in_training_and_prediction(tmp_path):
     )
     automatic = model.predict(1 - images[60:], invert="auto")
     np.testing.assert_array_equal(predicted.probabilities, automatic.probabilities)
-    plain = fit(images[:60], labels[:60], invert="no", **short)
-    assert not plain.preprocessing.inverted and plain.preprocessing.background == "light"
+    for how, inverted in (("no", False), (False, False), (np.True_, True)):
+        plain = fit(images[:60], labels[:60], invert=how, **short | {"epochs": 1})
+        assert plain.preprocessing.inverted is inverted
+        assert plain.preprocessing.background == ("dark" if inverted else "light")
 
 
 def test_a_photograph_is_never_inverted_by_itself(tmp_path):

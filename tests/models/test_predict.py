@@ -284,6 +284,8 @@ def test_a_run_folder_of_arrays_serves_the_commands(tmp_path, capsys, monkeypatc
         ({"resume": "run"}, TypeError, "fit has no option resume"),
         ({"epochs": 0}, ValueError, "^epochs: must be"),
         ({"epochs": True}, ValueError, "epochs must have a value"),
+        ({"balance": "maybe"}, ValueError, "^balance: must be yes or no, not 'maybe'"),
+        ({"batch_norm": "no"}, ValueError, "^batch_norm: ignored explicit argument 'no'"),
         ({"model": "resnet"}, ValueError, "resnet"),
         ({"start_from": "nowhere"}, CheckpointError, "nowhere"),
         ({"tf32": True}, ValueError, "TF32|tf32"),

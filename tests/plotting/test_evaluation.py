@@ -7,7 +7,7 @@ from thinning import thinned, thinned_rows
 
 from minicaps import plotting
 from minicaps.plotting import canvas
-from minicaps.plotting.confusion import most_confused
+from minicaps.plotting.confusion import others_together
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -25,7 +25,7 @@ def test_confusion_shows_right_answers_and_wrong_ones(tmp_path, classes):
 def test_of_many_classes_the_most_confused_are_drawn():
     counts = np.diag(np.full(50, 9))
     counts[3, 40], counts[40, 3], counts[7, 3] = 5, 4, 1
-    gathered, names = most_confused(counts, [str(k) for k in range(50)])
+    gathered, names = others_together(counts, [str(k) for k in range(50)])
     assert names == [*map(str, range(22)), "40", "27 others"]
     assert gathered.shape == (24, 24) and gathered.sum() == counts.sum()
     row = gathered[names.index("3")]

@@ -287,6 +287,17 @@ def test_csv(trained, capsys, monkeypatch):
         ]
 
 
+def test_no_text_in_a_csv_table_is_a_formula(trained, capsys, monkeypatch):
+    names = ["=1+1", "-1", *map(str, range(2, 10))]
+    edit(trained / "best.npz", lambda meta: meta["preprocessing"].update(class_names=names))
+    answering(monkeypatch, 0.9)
+    saved("@a.png", strokes())
+    assert predict.main([str(trained), "@a.png", "--no-figures", "--format", "csv"]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.startswith("file,answer,seen,doubt,error,'=1+1,-1,2,")
+    assert row.startswith("'@a.png,'=1+1,'=1+1,,,0.9,0,")
+
+
 def test_only_the_best_classes_are_printed(trained, capsys, monkeypatch):
     answering(monkeypatch, 0.1, 0.9, 0.25)
     saved("a.png", strokes())
@@ -313,7 +324,7 @@ def test_figures_of_many_images_are_drawn_only_on_request(trained, capsys, monke
         assert predict.main([str(trained), "all", *more, "--json"]) == 0
         said = capsys.readouterr()
         assert len(drawn) == count
-        told = "" if count else f"no figures of {21 + len(more)} images are drawn; --figures draws"
+        told = "" if count else f"figures of {21 + len(more)} images are skipped; give --figures to"
         assert told in said.err and bool(said.err) == bool(told)
     os.remove("all/0.png")
     assert predict.main([str(trained), "all"]) == 0

@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -153,6 +155,26 @@ def test_the_batch_grows_within_the_budget():
     found = forecast._grown(*about, 1e6)
     assert 1 < found["tried"] < 64 and found["memory"] > 1e6
     assert found["step"] > found["picture"] > 0
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_only_on_a_cpu_is_the_memory_for_images_limited(kind, measured, monkeypatch, capsys):
+    """CUDA could not start under a limit."""
+    limits, found = [], SimpleNamespace(kind=kind)
+
+    def noted(more):
+        limits.append(more)
+        return nullcontext()
+
+    def device(name):
+        assert not limits
+        return found
+
+    monkeypatch.setattr(forecast, "choose_device", device)
+    monkeypatch.setattr(forecast, "available_memory", lambda: 2**30)
+    monkeypatch.setattr(forecast, "memory_limit", noted)
+    assert train.main([*TINY, "--estimate"]) == 0
+    assert limits == [2**29 if kind == "cpu" else None]
 
 
 def test_memory_grows_linearly_with_the_batch():

@@ -105,9 +105,9 @@ def test_other_classes_start_new_and_everything_else_is_taken_over(capsys):
     assert changed == {"classes.weight", "decoder.layers.0.weight"}
     assert all(np.array_equal(new[name], fresh[name]) for name in changed)
     kept = len(new) - 2
-    note = f"Note: {kept} of {len(new)} parameter arrays are taken over from {first}/best.npz;"
+    note = f"Note: {kept} of {len(new)} parameter arrays are copied from {first}/best.npz;"
     said = capsys.readouterr().out
-    assert f"{note} these start new: classes.weight, decoder.layers.0.weight\n" in said
+    assert f"{note} newly initialized: classes.weight, decoder.layers.0.weight\n" in said
     go_on("two", "--epochs", "2")
 
 
@@ -146,9 +146,8 @@ def test_known_classes_are_kept_beside_new_ones(capsys):
     (axis,) = np.flatnonzero(np.array(old.shape) != new.shape)
     old, new = (np.moveaxis(weights, axis, 0) for weights in (old, new))
     assert np.array_equal(new[1], old[1]) and np.array_equal(new[2], old[0])
-    assert "matched by name (dog, cat); the other classes start new in classes." in (
-        capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert "matched by name (dog, cat); newly initialized for the other classes: classes." in said
 
 
 def test_layers_that_suit_images_of_another_size_are_taken_over():

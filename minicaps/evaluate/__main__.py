@@ -208,7 +208,9 @@ def _without_values(arguments):
 def _parser():
     parser = parser_for_run(NAME, ABOUT, EXAMPLES)
     group = parser.add_argument_group("images", "The default is the run's own test set.")
-    text = f"{', '.join(select.PARTS)}: part of the data (default: test; with --data, all of it)"
+    text = (
+        f"{', '.join(select.PARTS)}: part of the data (default: test; with other data, all of it)"
+    )
     group.add_argument("--part", choices=select.PARTS, metavar="PART", help=text)
     text = f"{', '.join(data.NAMES)}, or a path to custom data: classes are matched by name, and"
     text += " images are fitted to the network"

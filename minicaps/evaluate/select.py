@@ -63,9 +63,7 @@ def choose(
         return _of_other(run, source, part, folder, invert, reading)
     flags = own.Reading(frames, skip_bad=skip_bad).changed()
     for flag in [*flags, *["--invert"] * (invert is not None)]:
-        raise WrongUsage(
-            f"{flag} applies only to data other than the run's own: leave it out, or use --data"
-        )
+        raise WrongUsage(f"{flag} applies only to data other than the run's own: leave it out")
     found = _of_run(run, part or "test", folder)
     return replace(found, inverted=run.options.data.invert == "yes")
 

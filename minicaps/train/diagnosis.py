@@ -17,7 +17,7 @@ ENOUGH_STEPS = 1000  # for data that a linear classifier can learn
 SOON = 0.25  # fraction of the epochs after which something should have been learned
 VANISHING = 1e-3  # fraction of the learning rate that is left at the end
 EXPLODING = 1000.0  # gradient norm; in healthy networks, it is about 0.01 to 10
-FEW_ANSWERS = 10  # predictions; so few can be alike by chance
+LEARNED = 0.9  # accuracy on the training images
 FEW_PICTURES = 3  # of a class; missing all images of a smaller class means little
 PRESENT, ABSENT, WEIGHT = 0.9, 0.1, 0.5  # m⁺, m⁻ and λ of the margin loss
 
@@ -125,12 +125,15 @@ def stuck(loss, accuracy, shares):
     return None
 
 
-def constant(answers):
+def constant(answers, present, train_accuracy):
     """Report that all validation images are predicted as the same class.
 
-    answers (J,): number of images that are predicted as each class.
+    answers, present (J,): number of images that are predicted as each class, and number of images
+    that belong to it. Nothing is reported if only one class has several images, or if the training
+    images are told apart.
     """
-    if (answers > 0).sum() != 1 or answers.sum() < FEW_ANSWERS:
+    several = (present >= FEW_PICTURES).sum() > 1
+    if (answers > 0).sum() != 1 or not several or train_accuracy >= LEARNED:
         return None
     return (
         f"all {answers.sum():,} validation images are predicted as one class: the network has not"
@@ -178,7 +181,7 @@ def no_better(found, options, counts):
     uneven = imbalanced(counts)
     kind = "balanced_accuracy" if uneven else "accuracy"
     reached, linear = found[f"test_{kind}"], found["baselines"]["linear"][kind]
-    if reached > linear:
+    if reached > linear or reached == 1:
         return None
     optimization, own = options.optimization, options.data
     tries = ["add --shift 2"] * (not own.shift)

@@ -113,6 +113,10 @@ def resumed(path, saved, given) -> Options:
             f"{folder} was trained on arrays in memory, which are not stored: it cannot be"
             " resumed; train again, or start from it with start_from"
         )
+    if saved.get("data", "strokes") not in data.NAMES and not Path(saved["data"]).exists():
+        raise CheckpointError(
+            f"{saved['data']}, on which {folder} was trained, no longer exists: restore it"
+        )
     flat = {**DEFAULTS, **_checked(path, saved), **given, "resume": folder, "out": folder}
     flat["quiet"] = given.get("quiet", False)
     flat["loss"] = flat["loss"] or usual_loss(flat["model"])  # older runs did not save it

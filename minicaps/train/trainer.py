@@ -26,6 +26,8 @@ from minicaps.storage import write_csv
 from minicaps.train import ancestry, diagnosis, summary
 from minicaps.train.step import Learner
 
+ENOUGH = 2  # validation images of each class, for its recall to choose an epoch
+
 
 class Trainer:
     """Trainer for one model and one data set.
@@ -173,8 +175,8 @@ class Trainer:
                 "validation_loss": loss,
                 "validation_accuracy": right / len(self.validation),
             }
-            if self.options.data.balance:
-                present = count_classes(to_host(self.validation.labels), counts.shape[1])
+            present = count_classes(to_host(self.validation.labels), counts.shape[1])
+            if self.options.data.balance and present.min() >= ENOUGH:
                 row["validation_balanced_accuracy"] = mean_recall(counts[1], present)
         seconds = self.seconds - sum(row["seconds"] for row in self.history)
         row |= {
@@ -186,8 +188,8 @@ class Trainer:
         self.epoch, self.batch = self.epoch + 1, 0
         self._diagnose(row, answers)
         self.learner.start_epoch()
-        kind = "balanced_accuracy" if self.options.data.balance else "accuracy"
-        quality = [row.get(f"validation_{kind}", 0), -row.get("validation_loss", 0)]
+        accuracy = row.get("validation_balanced_accuracy", row.get("validation_accuracy", 0))
+        quality = [accuracy, -row.get("validation_loss", 0)]
         if self.best is None or not self.validation or quality > self.best["quality"]:
             self.best = {"epoch": self.epoch, "quality": quality}
             self.save("best.npz")
@@ -208,8 +210,8 @@ class Trainer:
         if self.optimization.loss == "margin":
             loss, accuracy = row[f"{part}_loss"], row[f"{part}_accuracy"]
             idle = diagnosis.stuck(loss, accuracy, present / len(labels))
-        if answers is not None and not self.data.multi and (present > 0).sum() > 1:
-            idle = idle or diagnosis.constant(to_host(answers))
+        if answers is not None and not self.data.multi:
+            idle = idle or diagnosis.constant(answers, present, row["train_accuracy"])
         if diagnosis.had_time(self.learner.optimizer.steps, self.epoch, self.optimization.epochs):
             if idle and self.optimization.restarts:
                 raise NothingLearned(f"after epoch {self.epoch}, {idle}")

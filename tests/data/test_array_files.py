@@ -92,6 +92,20 @@ def test_negative_pixels_are_scaled_by_their_range(tmp_path):
     assert whole.scale == (-1, 1) and "pixels -1 to 1, scaled from -1 to 1" in notes[0]
 
 
+@pytest.mark.parametrize("factor", [1e-30, 0.01, 1e30, 1e300])
+def test_floats_of_any_size_are_scaled_to_the_same_images(tmp_path, factor):
+    found = read(npz(tmp_path / "a.npz", **pixels(factor * np.array([0, 1, 0.5, 0.25]))))
+    whole = found.parts["all"]
+    np.testing.assert_allclose(whole.images[3].ravel(), [0, 1, 0.5, 0.25], rtol=1e-6)
+    assert whole.scale == (0, pytest.approx(factor))
+
+
+def test_a_range_beyond_floating_point_is_refused(tmp_path):
+    path = npz(tmp_path / "a.npz", **pixels(1.7e308 * np.array([-1, 1, 0, 0.5])))
+    with pytest.raises(DataError, match="the range exceeds floating-point numbers"):
+        read(path)
+
+
 def test_other_arrays_are_scaled_like_those_of_training(tmp_path):
     def scaled(numbers, scale, **options):
         target = Target(classes=("0", "1", "2"), scale=scale, **options)

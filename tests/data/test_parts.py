@@ -93,9 +93,30 @@ def test_faults_in_parts_are_told(pets):
     assert (len(data.train), len(data.test)) == (12, 6)
 
 
-def test_two_validation_folders_are_refused(pets):
-    folder_of(pets / "valid", {"cat": 1})
-    assert "has the folders val and valid: keep only one of them" in refusal(pets)
+@pytest.mark.parametrize("extra", ["valid", "unlabeled"])
+def test_folders_beside_the_parts_are_refused(pets, extra):
+    """A second validation set, or images of unknown class that would become a class."""
+    shutil.copytree(pets / "val", pets / extra)
+    said = refusal(pets)
+    assert f"has the folders {', '.join(sorted(['test', 'train', 'val', extra]))}: keep one" in said
+
+
+@pytest.mark.parametrize(
+    "rename", [str.title, str.upper, {"train": "Training", "test": "Testing"}.get]
+)
+def test_parts_may_have_other_names(pets, rename):
+    before = load(str(pets))
+    for part in ("train", "val", "test"):
+        (pets / part).rename(pets / (rename(part) or part))
+    data = load(str(pets))
+    assert data.class_names == before.class_names
+    assert [len(part) for part in (data.train, data.validation, data.test)] == [12, 3, 6]
+
+
+def test_a_class_may_be_called_like_a_part(tmp_path):
+    for name in ("test", "train station", "cat"):
+        folder_of(tmp_path / "x", {name: 4})
+    assert load(str(tmp_path / "x")).class_names == ("cat", "test", "train station")
 
 
 def test_classes_may_be_called_train_and_test(tmp_path):

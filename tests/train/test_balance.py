@@ -18,7 +18,7 @@ from minicaps.train.options import complete, parsed
 
 @pytest.fixture
 def data():
-    np.savez("a.npz", images=noise(0, 60, *SIZE), labels=np.repeat([0, 1, 2], (40, 14, 6)))
+    np.savez("a.npz", images=noise(0, 64, *SIZE), labels=np.repeat([0, 1, 2], (40, 14, 10)))
     return ("--data", "a.npz", "--validation", "12", "--limit", "48", "--balance")
 
 
@@ -47,6 +47,12 @@ def test_a_balanced_run_resumes_bit_identically(data):
     go_on(parts, "--epochs", "2")
     assert saved(parts)[1]["options"]["balance"] is True
     assert_equal_runs(parts, whole)
+
+
+def test_one_validation_image_of_a_class_does_not_choose_the_epoch():
+    np.savez("a.npz", images=noise(0, 64, *SIZE), labels=np.repeat([0, 1], (60, 4)))
+    folder = run("--data", "a.npz", "--limit", "48", "--balance")
+    assert "validation_balanced_accuracy" not in history(folder)[0]
 
 
 @pytest.mark.parametrize(("arguments", "balance"), [((), True), (("--balance", "no"), False)])

@@ -256,6 +256,16 @@ def test_a_run_that_diverges_names_the_parameter(monkeypatch, capsys):
     assert "in step 2 (epoch 1), first in the parameter classes.weight." in said
 
 
+def test_one_class_for_all_validation_images():
+    names_one_class = np.array([24, 0])
+    assert "all 24 validation images" in diagnosis.constant(
+        names_one_class, np.array([12, 12]), 0.5
+    )
+    assert diagnosis.constant(names_one_class, np.array([22, 2]), 0.5) is None  # nearly one class
+    assert diagnosis.constant(names_one_class, np.array([12, 12]), 0.95) is None  # it has learned
+    assert diagnosis.constant(np.array([23, 1]), np.array([12, 12]), 0.5) is None
+
+
 # ---- after training
 
 

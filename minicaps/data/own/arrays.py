@@ -10,7 +10,9 @@ from minicaps.data.own.files import some_of
 from minicaps.errors import DataError, escaped
 
 ROUNDING = 1e-6  # tolerated excess over [0, 1], since resizing causes rounding errors
+DARK = 1 / 16  # of white; a set without brighter pixels does not use the whole range
 FEW_BITS = 31  # largest white of integers with 5 bits or fewer
+MOST_EXACT = 2**24  # float32 has all whole numbers up to it
 EXCESS = 0.25  # tolerated excess over the range of the training images, as a fraction
 
 
@@ -136,15 +138,19 @@ def in_unit_range(images, where, scale=None, *, older=False):
     found, known = _scale_of(images, low, high, older), in_range(low, high, scale)
     if known:
         found = scale
+    if low == high == 0 or (found and not np.isfinite(found[1] - found[0])):
+        why = "all images are blank" if low == high else "the range exceeds floating-point numbers"
+        raise DataError(f"{where} have {images.dtype} pixels from {low:zg} to {high:zg}: {why}")
     if found is None or found[0] == found[1]:
         raise DataError(
             f"{where} have {images.dtype} pixels from {low:zg} to {high:zg}: expected floats, or"
-            " integers whose maximum is at most 255 or from 4096 to 65535; subtract the value of"
-            " black, divide by that of white, and store floats"
+            " integers from 0 whose maximum is at most 255 or from 4096 to 65535; subtract the"
+            " value of black, divide by that of white, and store floats"
         )
     black, white = found
     shifted = images if black == 0 else images - black
-    scaled = np.divide(shifted, white - black, dtype=np.float32)
+    wide = np.float64 if white - black > MOST_EXACT else np.float32
+    scaled = np.divide(shifted, white - black, dtype=wide).astype(np.float32, copy=False)
     how = f"divided by {white:g}" if black == 0 else f"scaled from {black:g} to {white:g}"
     how = "0 is black, 1 is white" if found == (0, 1) else how
     note = f"pixels {low:zg} to {high:zg}, {how}{' as in training' if known else ''}"
@@ -168,7 +174,8 @@ def _scale_of(images, low, high, older):
     floats = images.dtype.kind == "f"
     whole = not floats or not (images % 1).any()
     if low >= -ROUNDING and high <= 1 + ROUNDING:
-        return (0, 1) if high > 0 else None
+        faint = floats and not older and high < DARK
+        return None if high <= 0 else (0, high) if faint else (0, 1)
     if older and (low < 0 or not whole):
         return None
     if not older and (low < 0 if floats else low >= 0 and high <= FEW_BITS):

@@ -15,14 +15,13 @@ from minicaps.data.images import (
     read_frames,
     read_picture,
 )
+from minicaps.data.own.arrays import DARK
 from minicaps.data.own.faults import Faults
 from minicaps.data.own.files import for_each_file, notes_on_hidden
 from minicaps.data.own.found import PARTS, Found
 from minicaps.data.own.listing import listed
 from minicaps.data.own.sizing import sized
 from minicaps.errors import DataError
-
-DARK = 1 / 16  # of white; darker data is rejected, such as 12-bit values stored in 16 bits
 
 
 def from_folders(root, entries, target, reading):

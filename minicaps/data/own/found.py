@@ -7,6 +7,7 @@ from minicaps.data.dataset import Split
 FRAMES = ("first", "all")
 PARTS = ("train", "validation", "test")
 PART_OF = {part: part for part in PARTS} | {"val": "validation", "valid": "validation"}
+PART_OF |= {"training": "train", "testing": "test"}  # compare names in lower case
 
 
 @dataclass(frozen=True)

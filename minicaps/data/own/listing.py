@@ -82,15 +82,25 @@ def listed(root, entries, target, faults) -> Listing:
 def _part_folders(entries, target):
     """Return {part: folder} for entries in layout 2, in the order of `PARTS`, or an empty dict."""
     folders = [entry for entry in entries if entry.is_dir()]
-    parts = [PART_OF.get(folder.name) for folder in folders]
+    parts = [PART_OF.get(folder.name.lower()) for folder in folders]
+    known = [part for part in parts if part]
     names = {folder.name for folder in folders}
-    if None in parts or not ("train" in parts or names - {*(target.classes or names)}):
+    if not known or not ("train" in known or names - {*(target.classes or names)}):
         return {}
-    if not any(entry.is_dir() for folder in folders for entry in list_folder(folder)[0]):
+    if not any(
+        entry.is_dir()
+        for folder, part in zip(folders, parts, strict=True)
+        if part
+        for entry in list_folder(folder)[0]
+    ):
         return {}
-    if len(set(parts)) < len(parts):
-        names = " and ".join(f.name for f in folders if PART_OF[f.name] == "validation")
-        raise DataError(f"{folders[0].parent} has the folders {names}: keep only one of them")
+    if None in parts and len(known) == 1:
+        return {}  # a class that happens to be called train, say
+    if None in parts or len(set(parts)) < len(parts):
+        raise DataError(
+            f"{folders[0].parent} has the folders {some_of(sorted(names))}: keep one for each of"
+            f" {', '.join(PARTS)}, with the classes in them, and no others"
+        )
     folder_of = dict(zip(parts, folders, strict=True))
     return {part: folder_of[part] for part in PARTS if part in folder_of}
 

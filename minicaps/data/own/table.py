@@ -19,6 +19,7 @@ The header alone decides which kind of table it is:
 """
 
 import csv
+import posixpath
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,7 +64,7 @@ def read_table(path) -> Table:
                 raise DataError(
                     f"{where} has {len(fields)} fields, but the header has {len(header)}"
                 )
-            name = fields[columns["file"] if columns else 0].replace("\\", "/")
+            name = posixpath.normpath(fields[columns["file"] if columns else 0].replace("\\", "/"))
             if name in seen_in:
                 again = f"{where} repeats {escaped(name)} from line {seen_in[name]}"
                 raise DataError(f"{again}: remove one of the lines")

@@ -26,7 +26,7 @@ def test_a_set_has_its_images(name, tmp_path):
     path = custom_sets.make(name, tmp_path)
     assert Counter(file.parent.name for file in path.rglob("*.png")) == COUNTS[name]
     data = load(str(path), size="auto")
-    assert data.train.shape[1:] == ((28, 28) if name in ("few", "imbalanced") else (32, 32))
+    assert data.train.shape[1:] == (28, 28)
     assert (data.train.images.max(axis=(1, 2, 3)) > 0.5).mean() > 0.95  # ink or ground is visible
 
 

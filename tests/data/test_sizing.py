@@ -13,14 +13,14 @@ from minicaps.data.own.sizing import chosen_size
     [
         ([(28, 28)] * 3, (28, 28)),
         ([(32, 20)] * 3, (32, 20)),
-        ([(40, 40)] * 3, (32, 32)),
+        ([(40, 40)] * 3, (28, 28)),
         ([(8, 8)] * 3, (28, 28)),
         ([(1, 1)], (28, 28)),
-        ([(41, 41)], (32, 32)),
-        ([(3000, 4000)] * 2, (24, 32)),
-        ([(10, 1000)], (20, 32)),  # no side is too short for a network
+        ([(41, 41)], (28, 28)),
+        ([(3000, 4000)] * 2, (21, 28)),
+        ([(10, 1000)], (20, 28)),  # no side is too short for a network
         ([(28, 28), (28, 28), (30, 28)], (28, 28)),
-        ([(100, 50), (120, 60), (300, 150)], (32, 20)),
+        ([(100, 50), (120, 60), (300, 150)], (28, 20)),
         ([(19, 19)], (28, 28)),
     ],
 )
@@ -33,7 +33,7 @@ def test_the_size_suits_every_network_and_keeps_the_proportions(sizes, expected)
 def test_the_note_names_the_old_and_the_new_size():
     assert chosen_size([(8, 8)])[1].startswith("images of 8×8 pixels (height × width) are resized")
     _, note = chosen_size([(64, 90), (80, 100)])
-    assert "images of 64 to 80 × 90 to 100 pixels" in note and "to 24×32" in note
+    assert "images of 64 to 80 × 90 to 100 pixels" in note and "to 22×28" in note
 
 
 def folder(path, *sizes):
@@ -44,14 +44,14 @@ def folder(path, *sizes):
 
 def test_a_folder_of_images_of_different_sizes_can_be_read(tmp_path):
     data = load(folder(tmp_path / "mixed", *[(30 + k, 60) for k in range(8)]), size="auto")
-    assert data.train.shape[1:] == data.test.shape[1:] == (20, 32)
+    assert data.train.shape[1:] == data.test.shape[1:] == (20, 28)
     assert sum("resized" in note for note in data.notes) == 1
 
 
 @pytest.mark.parametrize("side", [8, 64])
 def test_arrays_are_resized_alike(tmp_path, side):
     path = npz(tmp_path / "a.npz", images=noise(0, 12, side, side), labels=np.arange(12) % 2)
-    assert load(path, size="auto").train.shape == (1, *[{8: 28, 64: 32}[side]] * 2)
+    assert load(path, size="auto").train.shape == (1, *[28] * 2)
     assert load(path).train.shape == (1, side, side)
     assert load(path, size=(5, 4)).train.shape == (1, 5, 4)
 

@@ -7,7 +7,7 @@ import numpy as np
 from minicaps.data.images import Target
 
 SMALLEST, LARGEST = 20, 32  # pixels per side; images within these limits keep their size
-ENLARGED = 28  # longer side of images that are enlarged
+USUAL = 28  # longer side of images that are resized
 
 
 def sized(target: Target, sizes) -> tuple[Target, tuple[str, ...]]:
@@ -30,8 +30,7 @@ def chosen_size(sizes) -> tuple[tuple[int, int], str | None]:
     alike = len(set(sizes)) == 1
     if alike and min(found) >= SMALLEST and max(found) <= LARGEST:
         return found, None
-    longer = min(max(found), LARGEST) if max(found) >= ENLARGED else ENLARGED
-    height, width = (max(SMALLEST, round(side * longer / max(found))) for side in found)
+    height, width = (max(SMALLEST, round(side * USUAL / max(found))) for side in found)
     before = f"{found[0]}×{found[1]}" if alike else _range(heights, widths)
     return (height, width), (
         f"images of {before} pixels (height × width) are resized to {height}×{width}; choose"

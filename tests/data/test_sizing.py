@@ -33,7 +33,7 @@ def test_the_size_suits_every_network_and_keeps_the_proportions(sizes, expected)
 def test_the_note_names_the_old_and_the_new_size():
     assert chosen_size([(8, 8)])[1].startswith("images of 8×8 pixels (height × width) are resized")
     _, note = chosen_size([(64, 90), (80, 100)])
-    assert "images of 64 to 80 × 90 to 100 pixels" in note and "to 22×28" in note
+    assert "images of 64 to 80 × 90 to 100 pixels" in note and "to 21×28" in note
 
 
 def folder(path, *sizes):

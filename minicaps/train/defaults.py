@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from minicaps import data
 from minicaps.data.dataset import VALIDATION_SHARE, count_classes, imbalanced
+from minicaps.train.diagnosis import MOST_EPOCHS
 from minicaps.train.options import check_patience
 
 SMALL, LARGE = 500, 20_000  # training images; see `_batch_size` and `_augmentation`
 STEPS, STEPS_PER_CLASS = 1500, 15  # of training
-EPOCHS = (6, 300)  # fewest and most
+EPOCHS = (6, MOST_EPOCHS)  # fewest and most
 WARM_UP = 100  # steps
 
 

@@ -13,6 +13,7 @@ from minicaps.routing import keep_history
 from minicaps.tensor import Tensor
 
 FEW_STEPS = (20, 200)  # per epoch, and in total
+MOST_EPOCHS = 300  # that are chosen for custom data
 ENOUGH_STEPS = 1000  # for data that a linear classifier can learn
 SOON = 0.25  # fraction of the epochs after which something should have been learned
 VANISHING = 1e-3  # fraction of the learning rate that is left at the end
@@ -25,18 +26,24 @@ PRESENT, ABSENT, WEIGHT = 0.9, 0.1, 0.5  # m⁺, m⁻ and λ of the margin loss
 # ---- before training
 
 
-def few_steps(optimization, pictures):
-    """Report if the training set is so small that training consists of only a few steps."""
+def few_steps(optimization, pictures, *, custom=False):
+    """Report if the training set is so small that training consists of only a few steps.
+
+    custom: whether the data is custom, whose number of steps is chosen if it is not given.
+    """
     size, epochs = optimization.batch_size, optimization.epochs
     steps = -(-pictures // size)
     if steps >= FEW_STEPS[0] or steps * epochs >= FEW_STEPS[1]:
         return None
     tries = ["--batch-size 4"] * (size > 4) + ["--epochs 50"] * (epochs < 50)
     tries += ["--schedule cosine"] * (optimization.schedule != "cosine")
+    advice = f"try {' '.join(tries) or 'more images'}, and"
+    advice += " a smaller --learning-rate if the loss jumps"
+    if custom and epochs < MOST_EPOCHS:
+        advice = "leave --epochs and --batch-size out, so that they fit the images"
     return (
         f"{pictures:,} training images in batches of {size} give {steps} step(s) per epoch,"
-        f" {steps * epochs} in total: too few to learn much; try"
-        f" {' '.join(tries) or 'more images'}, and a smaller --learning-rate if the loss jumps"
+        f" {steps * epochs} in total: too few to learn much; {advice}"
     )
 
 

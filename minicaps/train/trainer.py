@@ -81,7 +81,8 @@ class Trainer:
         if self.note:
             self.display.note(self.note)
         self._tell("seen before", self.seen_before)
-        few = diagnosis.few_steps(self.optimization, len(self.training))
+        custom = self.options.data.name not in NAMES
+        few = diagnosis.few_steps(self.optimization, len(self.training), custom=custom)
         if self.options.run.start_from is None:  # otherwise, it is already trained
             self._tell("few steps", few, self.display.note)
         vanishing = diagnosis.vanishing_step(self.optimization)

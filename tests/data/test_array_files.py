@@ -333,7 +333,7 @@ def test_idx_files_say_themselves_what_is_for_testing(idx, pack, suffix):
         np.testing.assert_allclose(part.images[:, 0], arrays[images] / 255, rtol=1e-6)
         assert part.names.tolist() == list(range(len(part)))
     assert data.class_names == ("0", "1", "2")
-    assert data.notes[0] == "skipped 1 hidden entries: .DS_Store"
+    assert data.notes[0] == "skipped 1 hidden entry: .DS_Store"
 
 
 def test_incomplete_idx_files_are_refused(idx):

@@ -331,7 +331,7 @@ def test_train_says_what_was_skipped(pets, capsys):
     (pets / ".DS_Store").write_bytes(b"junk")
     arguments = ["--data", "pets", "--epochs", "1", "--device", "cpu"]
     assert train.main(arguments) == 0
-    assert "Note: skipped 1 hidden entries: .DS_Store\n" in (said := capsys.readouterr().out)
+    assert "Note: skipped 1 hidden entry: .DS_Store\n" in (said := capsys.readouterr().out)
     assert re.search(r"Results: runs/pets-capsnet-small-\d+-\d+/ ", said)
 
 
@@ -340,7 +340,7 @@ def test_show_counts_classes_and_draws_samples(pets, tmp_path, capsys):
     (pets / "eel").rename(pets / "a rather long name")
     assert command.main(["pets"]) == 0
     said = capsys.readouterr().out
-    assert "Note: skipped 1 hidden entries: cat/Thumbs.db" in said
+    assert "Note: skipped 1 hidden entry: cat/Thumbs.db" in said
     assert "pets: 12 training and 3 test images" in said
     assert "3 channel(s), 28 pixels high, 30 wide" in said
     assert re.search(r"^a rather long name +5 +1$", said, re.MULTILINE)

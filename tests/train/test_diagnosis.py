@@ -74,6 +74,7 @@ def test_few_steps():
     assert "1 step(s) per epoch, 6 in total" in diagnosis.few_steps(options(), 40)
     assert diagnosis.few_steps(options(batch_size=8, epochs=60), 40) is None  # 300 steps
     assert "try --epochs 50 --schedule cosine, and" in diagnosis.few_steps(options(batch_size=4), 8)
+    assert "leave --epochs and --batch-size out" in diagnosis.few_steps(options(), 40, custom=True)
     assert diagnosis.few_steps(options(), 9000) is None
     assert diagnosis.few_steps(options(epochs=1), 64 * 20) is None
 

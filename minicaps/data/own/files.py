@@ -91,7 +91,8 @@ def name_of(path) -> str:
 
 def notes_on_hidden(names):
     """Return a tuple with one note for the user, or an empty tuple if nothing is hidden."""
-    return (f"skipped {len(names)} hidden entries: {some_of(names)}",) if names else ()
+    what = "entry" if len(names) == 1 else "entries"
+    return (f"skipped {len(names)} hidden {what}: {some_of(names)}",) if names else ()
 
 
 def some_of(names, between=", "):

@@ -229,10 +229,10 @@ def test_one_picture_right_or_wrong(tmp_path):
     trained = run()
     for label in range(10):
         np.savez(f"{label}.npz", images=noise(0, 1, 28, 28), labels=[label])
-    found = [measured(trained, "--data", f"{k}.npz", out="one") for k in range(10)]
+    found = [measured(trained, "--data", f"{k}.npz", out=f"of-{k}") for k in range(10)]
     assert sorted(f["right"] for f in found) == [0] * 9 + [1]
     assert {f["samples"] for f in found} == {1}
-    assert len(predictions("one")) == 1
+    assert len(predictions("of-0")) == 1
 
 
 @pytest.mark.slow

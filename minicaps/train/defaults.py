@@ -13,7 +13,7 @@ from minicaps.train.diagnosis import MOST_EPOCHS
 from minicaps.train.options import check_patience
 
 SMALL, LARGE = 500, 20_000  # training images; see `_batch_size` and `_augmentation`
-STEPS, STEPS_PER_CLASS = 1500, 15  # of training
+STEPS, STEPS_PER_CLASS, MOST_STEPS = 1500, 15, 2100  # unless six epochs take more
 EPOCHS = (6, MOST_EPOCHS)  # fewest and most
 WARM_UP = 100  # steps
 
@@ -43,8 +43,8 @@ def _choices(options, dataset):
     n, own = _trained_on(options, dataset), options.optimization
     batch_size = own.batch_size or _batch_size(n)
     steps = -(-n // batch_size)  # per epoch
-    epochs = round((STEPS + STEPS_PER_CLASS * len(dataset.class_names)) / steps)
-    epochs = min(max(epochs, EPOCHS[0]), EPOCHS[1])
+    wanted = min(STEPS + STEPS_PER_CLASS * len(dataset.class_names), MOST_STEPS)
+    epochs = min(max(round(wanted / steps), EPOCHS[0]), EPOCHS[1])
     return {
         "batch_size": batch_size,
         "epochs": epochs,

@@ -112,7 +112,7 @@ def _add_shown(commands, folder):
 def _add_own(commands):
     command = commands.add_parser(
         "PATH",
-        help="show custom data: a folder of class folders, an .npz file, or four IDX files",
+        help="show custom data: a folder or a .zip file of images, or arrays in a file",
         usage="python -m minicaps.data PATH [options]",
         description="Show what minicaps.train would read from a folder with one subfolder per"
         " class (or a table labels.csv), from a .zip file of it, from an .npz file with images and"

@@ -18,7 +18,7 @@ from minicaps.nn import Conv2d
 from minicaps.routing import keep_history
 
 CLASSES = 20  # in a figure of reconstructions; hundreds would take minutes and be illegible
-BLANK = "all reconstructions are blank, which usually means too little training"
+BLANK = "all reconstructions are blank: training was too short, or the images are too faint"
 FAINT = 0.1  # contrast of an image, with pixels between 0 and 1, that is barely visible
 VISIBLE = 0.15  # change of a pixel that can be seen in a small image
 ALIKE = 0.95  # share of the differences that one image explains

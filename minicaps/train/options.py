@@ -217,9 +217,9 @@ def make_parser():
     parser = argparse.ArgumentParser(
         prog="python -m minicaps.train",
         description="Train a capsule network, test it once, and write a run folder. Without"
-        " options, train the small CapsNet on drawn digits in about a minute. [Defaults]"
-        " For custom data, size, batch size, epochs, schedule, warm-up, restarts, balance and"
-        " augmentation depend on the images.",
+        " options, train the small CapsNet on drawn digits in about a minute. Defaults are"
+        " in brackets. For custom data, size, batch size, epochs, schedule, warm-up, restarts,"
+        " balance and augmentation depend on the images.",
         epilog="Example: python -m minicaps.train --data mnist --preset small --epochs 6",
         usage="%(prog)s [options]",
         argument_default=argparse.SUPPRESS,

@@ -66,7 +66,9 @@ class Faults:
 
     def _exclude(self, names, bad):
         if self.skip_bad:
-            self.skipped += bad.reasons.items()
+            for name, reason in bad.reasons.items():  # without the file and the advice
+                what = reason.rpartition(f"{name} ")[2].removesuffix(": replace or remove it")
+                self.skipped.append((name, what))
         else:
             self._bad |= bad.reasons
         return [name for name in names if name not in bad.reasons]

@@ -69,7 +69,7 @@ def test_messages_name_the_archive_and_nothing_is_left(pets, monkeypatch, tmp_pa
     path = zipped(pets)
     assert f"{path}/cat/0.png is not a readable image" in refusal(path)
     ((name, reason),) = load(str(path), skip_bad=True).skipped
-    assert name == "cat/0.png" and reason.startswith(f"{path}/cat/0.png is not")
+    assert name == "cat/0.png" and reason.startswith("is not a readable image")
     assert list((tmp_path / "temporary").iterdir()) == []
 
 

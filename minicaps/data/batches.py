@@ -111,8 +111,11 @@ def augmented(images, changes: Augmentation, fill, *, seed, epoch, index):
     """
     n, shift = len(images), changes.shift
     offsets = generator(seed, 1, epoch, index).integers(-shift, shift + 1, (n, 2))
+    if fill is None and (shift or changes.resamples):
+        fill = border_color(images)[:, :, None, None]
+    if changes.active.keys() <= {"shift"}:
+        return shifted(images, offsets, fill)
     matrices, factors = changes.draw(n, generator(seed, 1, epoch, index, 1))
-    fill = border_color(images)[:, :, None, None] if fill is None else fill
     if changes.resamples:
         images = transformed(images, matrices, offsets, fill)
     elif shift:

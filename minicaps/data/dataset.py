@@ -153,6 +153,22 @@ class Dataset:
         """Whether the images are multi-label and can have any number of classes."""
         return self.train.multi
 
+    def validation_count(self, size: int | float | None = None) -> int:
+        """Return how many samples of the training split `cut_validation` holds out."""
+        if self.validation is not None:
+            return 0
+        n, least = len(self.train), 0
+        if size is None:
+            size, least = VALIDATION_SHARE, len(np.unique(self.train.strata)) * self.by_class
+        if isinstance(size, Integral):
+            return int(size)
+        if 0 < size < 1:
+            return round(size * n) or least
+        raise ValueError(
+            f"a validation fraction must lie between 0 and 1, got {size}: "
+            "give a number of samples as an integer"
+        )
+
     def cut_validation(self, size: int | float | None = None, seed: int = 0) -> tuple[Split, Split]:
         """Divide the training split into a smaller training split and a validation split.
 
@@ -172,18 +188,8 @@ class Dataset:
                 f"{self.name} has its own validation set of {len(self.validation):,} images: leave"
                 " --validation out"
             )
-        n, least, given = len(self.train), 0, size
-        if size is None:
-            size, least = VALIDATION_SHARE, len(np.unique(self.train.strata)) * self.by_class
-        if isinstance(size, Integral):
-            count = int(size)
-        elif 0 < size < 1:
-            count = round(size * n) or least
-        else:
-            raise ValueError(
-                f"a validation fraction must lie between 0 and 1, got {size}: "
-                "give a number of samples as an integer"
-            )
+        n, count, given = len(self.train), self.validation_count(size), size
+        size = VALIDATION_SHARE if size is None else size
         if not 1 <= count < n:
             raise ValueError(
                 f"a validation split of {size} would take {count} of {n} training samples: "

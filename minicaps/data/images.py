@@ -222,17 +222,20 @@ def background(images) -> str:
     have been padded. The result is "mixed" if more than a tenth of the images differ from the
     majority. If there are many images, only about `LOOKED_AT` of them are inspected.
     """
-    some = images[:: max(1, len(images) // LOOKED_AT)]
-    light = np.mean([has_light_border(_without_bars(image)) for image in some])
+    light = np.mean([has_light_border(_without_bars(image)) for image in sampled(images)])
     if 0.1 < light < 0.9:
         return "mixed"
     return "light" if light > 0.5 else "dark"
 
 
+def sampled(images):
+    """Return at least `LOOKED_AT` images, evenly spaced, or all if there are fewer."""
+    return images[:: max(1, len(images) // LOOKED_AT)]
+
+
 def has_light_border(picture) -> bool:
     """Return whether the border pixels of an image (C, H, W) have a median of at least 0.5."""
-    edges = picture[:, 0], picture[:, -1], picture[:, :, 0], picture[:, :, -1]
-    return np.median(np.concatenate(edges, axis=1)) >= 0.5
+    return np.median(_border(picture[None])) >= 0.5
 
 
 def ground(picture) -> str | None:
@@ -249,9 +252,13 @@ def border_color(images):
 
     The images may be on any device.
     """
-    xp = array_module(images)
+    return array_module(images).median(_border(images), axis=2)
+
+
+def _border(images):
+    """Return the border pixels of images (n, C, H, W) by channel, with the corners twice."""
     edges = images[:, :, 0], images[:, :, -1], images[:, :, :, 0], images[:, :, :, -1]
-    return xp.median(xp.concatenate(edges, axis=2), axis=2)
+    return array_module(images).concatenate(edges, axis=2)
 
 
 def _without_bars(image):

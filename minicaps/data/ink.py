@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from minicaps.data.dataset import Dataset
-from minicaps.data.images import LOOKED_AT, background
+from minicaps.data.images import background, sampled
 
 # Values of the option, and of the argument of functions
 CHOICES: dict[str, bool | str] = {"auto": "auto", "yes": True, "no": False}
@@ -59,7 +59,7 @@ def drawn(images) -> bool:
     ink, and hardly any tone in between occurs away from edges. If there are many images, only about
     `LOOKED_AT` of them are inspected.
     """
-    some = images[:: max(1, len(images) // LOOKED_AT)]
+    some = sampled(images)
     if np.ptp(some, axis=1).max(initial=0) > GRAY:
         return False
     found = [shares for image in some if (shares := _shares(image[0])) is not None]

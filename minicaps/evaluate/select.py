@@ -9,7 +9,7 @@ import numpy as np
 from minicaps import data
 from minicaps.cli.command import WrongUsage, usage
 from minicaps.data import Split, own
-from minicaps.data.images import LOOKED_AT, Target, background, fitted
+from minicaps.data.images import Target, background, fitted, sampled
 from minicaps.data.ink import drawn, swapped
 from minicaps.data.own.files import some_of
 from minicaps.errors import DataError
@@ -62,8 +62,8 @@ def choose(
     if source is not None and not _same(source, run.options.data.name):
         return _of_other(run, source, part, folder, invert, reading)
     flags = own.Reading(frames, skip_bad=skip_bad).changed()
-    for flag in [*flags, *["--invert"] * (invert is not None)]:
-        raise WrongUsage(f"{flag} applies only to data other than the run's own: leave it out")
+    if flags := [*flags, *["--invert"] * (invert is not None)]:
+        raise WrongUsage(f"{flags[0]} applies only to data other than the run's own: leave it out")
     found = _of_run(run, part or "test", folder)
     return replace(found, inverted=run.options.data.invert == "yes")
 
@@ -259,8 +259,7 @@ def _must_invert(run, parts):
     known = run.model.preprocessing
     if known.inverted is None:  # an older checkpoint
         return False
-    images = [split.images[:: max(1, len(split) // LOOKED_AT)] for split in parts.values()]
-    images = np.concatenate(images)
+    images = np.concatenate([sampled(split.images) for split in parts.values()])
     return known.differs_from(background(images)) and (known.inverted or drawn(images))
 
 

@@ -8,7 +8,7 @@ classifier.
 from dataclasses import replace
 
 from minicaps import data
-from minicaps.data.dataset import VALIDATION_SHARE, count_classes, imbalanced
+from minicaps.data.dataset import count_classes, imbalanced
 from minicaps.train.diagnosis import MOST_EPOCHS
 from minicaps.train.options import check_patience
 
@@ -57,10 +57,9 @@ def _choices(options, dataset):
 
 def _trained_on(options, dataset):
     """Return the number of training images that remain beside the validation images."""
-    n, held_out = len(dataset.train), options.data.validation
-    if held_out is None:
-        held_out = VALIDATION_SHARE if dataset.validation is None else 0
-    return max(1, n - (held_out if isinstance(held_out, int) else round(held_out * n)))
+    size = options.data.validation
+    held_out = 0 if size == 0 else dataset.validation_count(size)
+    return max(1, len(dataset.train) - held_out)
 
 
 def _batch_size(n):

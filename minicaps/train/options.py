@@ -26,7 +26,7 @@ from minicaps.runs.configuration import ModelOptions, Options
 
 DEFAULTS = Options().to_dict()
 CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}  # with --resume
-YES_OR_NO = {"balance"}  # options that are True, False, or None if nobody has decided
+YES_OR_NO = {"balance"}  # options that are True, False, or None if undecided
 PRESETS = ("paper", "small")
 NO_AUGMENTATION = asdict(Augmentation())
 DEFAULT_SHIFT = {"mnist": 2}  # pixels; 0 for other data sets

@@ -70,6 +70,13 @@ def test_the_note_says_what_was_chosen_and_for_which_images():
     assert f"{options.optimization.warm_up} steps of warm-up" in note
 
 
+@pytest.mark.parametrize(
+    ("validation", "left"), [(None, 130), (0, 144), (0.0, 144), (0.25, 108), (20, 124)]
+)
+def test_the_note_counts_the_images_beside_the_validation_set(validation, left):
+    assert chosen(144, validation=validation)[1].startswith(f"chosen for {left} training images")
+
+
 def test_patience_is_checked_once_the_epochs_are_known():
     with pytest.raises(ValueError, match="--patience 400 has no effect in 300 epoch"):
         chosen(6, patience=400)

@@ -24,7 +24,7 @@ ROOMS = (
     ("routing",),
     ("nn",),
     ("models",),
-    ("runs", "plotting"),
+    ("runs", "plotting", "export"),
     ("train", "evaluate", "bench", "predict"),
     ("experiments", "plot"),
 )

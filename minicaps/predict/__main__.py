@@ -25,7 +25,7 @@ from minicaps.data.ink import CHOICES
 from minicaps.errors import DataError
 from minicaps.models import inspection
 from minicaps.models.base import EVALUATION_BATCH
-from minicaps.predict.doubt import seen_classes
+from minicaps.predict.doubt import limit_of, seen_classes
 from minicaps.predict.printing import ALL, BEST, PRINTERS, headline_of
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder
@@ -173,7 +173,7 @@ def _results(run, files, figures, options):
         for facts, shown in some:
             own = None if shown is None else next(scores)
             if own is not None:
-                yield _completed(run.model, facts, own)
+                yield _completed(run, facts, own)
             else:
                 yield facts if shown is None else _without_memory(facts["file"])
 
@@ -216,12 +216,12 @@ def _scores(model, pictures):
     return [scores for picture in pictures for scores in _scores(model, [picture])]
 
 
-def _completed(model, facts, scores):
+def _completed(run, facts, scores):
     """Add the prediction to the facts about an image. scores: array (J,)."""
-    ranking, names = np.argsort(-scores, kind="stable"), model.class_names
+    ranking, names = np.argsort(-scores, kind="stable"), run.model.class_names
     named = {names[k]: float(scores[k]) for k in ranking}
-    seen, doubt = seen_classes(model, named)
-    found = {"answer": names[ranking[0]], "seen": seen, "doubt": doubt, "score": model.score}
+    seen, doubt = seen_classes(run.model, named, run.rival)
+    found = {"answer": names[ranking[0]], "seen": seen, "doubt": doubt, "score": run.model.score}
     return {"file": facts["file"], **found, "scores": named, **facts}
 
 
@@ -231,7 +231,7 @@ def _drawn(run, facts, shown, figure):
         return facts
     try:
         view = inspection.view(run.model, shown)
-        result = _completed(run.model, facts | {"figure": str(figure)}, view.scores)
+        result = _completed(run, facts | {"figure": str(figure)}, view.scores)
         _draw(run, shown, view, result)
     except MemoryError:
         return _without_memory(facts["file"])
@@ -242,7 +242,7 @@ def _draw(run, shown, view, result):
     """Draw the figure of a prediction."""
     names, _ = plotting.legible(run.model.class_names)
     ranking = [(names[k], float(view.scores[k])) for k in view.ranking]
-    seen, doubt = seen_classes(run.model, dict(ranking))
+    seen, doubt = seen_classes(run.model, dict(ranking), run.rival)
     result = {**result, "answer": names[view.answer], "seen": seen, "doubt": doubt}
     shares = drawn = None
     grid = run.model.children_grid
@@ -257,6 +257,7 @@ def _draw(run, shown, view, result):
         shown,
         ranking,
         run.model.score,
+        limit_of(run.model, dict(ranking), run.rival),
         headline,
         shares=shares,
         drawn=drawn,

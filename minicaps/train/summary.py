@@ -12,7 +12,9 @@ from minicaps.cli.measuring import describe_machine
 from minicaps.data import NAMES, Split, baselines
 from minicaps.data.dataset import count_classes, mean_recall
 from minicaps.errors import CheckpointError
+from minicaps.models.rivals import fitted_rival
 from minicaps.runs.building import load_model
+from minicaps.runs.inference import classify
 from minicaps.train import diagnosis
 
 LINEAR_SHARE = 0.1  # of the training time, for the linear baseline
@@ -48,6 +50,9 @@ def results(trainer) -> dict:
         kinds = ("validation_accuracy", "validation_balanced_accuracy")
         row = trainer.history[epoch - 1]
         found |= {kind: row[kind] for kind in kinds if kind in row}
+        if trainer.optimization.loss == "spread":
+            scores = classify(best, trainer.validation)
+            found["rival"] = fitted_rival(scores, to_host(trainer.validation.labels))
     if samples and not test.multi and trainer.options.data.name not in NAMES:
         found["baselines"] = _baselines(trainer)
         counts = count_classes(to_host(trainer.training.labels), len(trainer.data.class_names))

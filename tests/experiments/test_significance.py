@@ -1,5 +1,8 @@
 """Intervals and tests of the experiments, compared with SciPy and computed by hand."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -11,6 +14,19 @@ from minicaps.experiments.significance import listed, mcnemar, only, wilson
 def test_a_wilson_interval_is_that_of_scipy(wrong, count):
     expected = binomtest(wrong, count).proportion_ci(method="wilson")
     assert wilson(wrong / count, count) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+SINGLE = ["mnist", "mnist_paper", "capsule_cnn", "pooling_cnn", "matrix_capsnet"]
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_single_result_on_the_page_has_its_interval(name):
+    root = Path(__file__).parents[2]
+    found = json.loads((root / f"lessons/results/{name}.json").read_text())
+    last = found.get("runs", [found])[-1]
+    ends = wilson(last["test_right"] / last["test_samples"], last["test_samples"])
+    result = "{:.2%} [{:.2f}, {:.2f}]".format(last["test_accuracy"], *(100 * end for end in ends))
+    assert result in (root / "minicaps/train/README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("first, second", [(0, 0), (1, 5), (5, 1), (3, 3), (40, 71), (700, 812)])

@@ -67,7 +67,8 @@ def _run(options, command):
     try:
         with stop.listening():
             lacking = _measure(module, lab, results, seeds, options.no_training)
-            report = results.report(seeds, module, command, lab.quick)
+            made_by = command.replace(" --no-training", "")
+            report = results.report(seeds, module, made_by, lab.quick)
             print()
             print_report(report)
             if options.quick:

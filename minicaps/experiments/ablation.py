@@ -45,7 +45,7 @@ KEY = {
     "source": "MNIST, the paper's network of 8.2 M parameters, trained on all 60,000 images",
     "±": "mean ± sample standard deviation over the seeds (source: over 3 trials)",
 }
-TESTED = "the 10,000 test images of each data set, the same for every seed"
+TESTED = "the test images of each data set, the same for every seed"
 COMPARED = tuple(
     (f"{data}, {first}", f"{data}, {second}")
     for data in DATA

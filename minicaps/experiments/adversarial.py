@@ -59,7 +59,7 @@ KEY = equal.KEY | {
     "ε": "change of each pixel (black is 0, white is 1); at ε = 0 the digits are unchanged",
     "source": "Hinton et al. 2018, section 6: do matrix capsules resist better than a CNN?",
 }
-TESTED = "the first 1,000 MNIST test digits, the same for every seed; paired: iterated, ε = 0.25"
+TESTED = "at most 1,000 MNIST test digits, the same for every seed; paired: iterated, ε = 0.25"
 COMPARED = (("capsules", "cnn"),)
 
 

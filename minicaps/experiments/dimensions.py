@@ -50,7 +50,7 @@ KEY = {
 }
 
 
-TESTED = "2,000 digits, drawn anew for each seed; R² is fitted on the 9,000 training digits"
+TESTED = "digits, drawn anew for each seed; R² is fitted on the training digits"
 COMPARED = (("capsules", "pooling"),)  # by their accuracy
 # For each part: how R² is named, and the number of principal components or None for all features
 KINDS = {

@@ -56,7 +56,7 @@ KEY = {
     "boxes overlap": f"overlap of the boxes around two digits' ink, %; source: {SOURCE_BOXES}",
     "images learned": "number of images shown in training, each composed anew",
 }
-TESTED = "10,000 pairs of MNIST test digits, composed anew for each seed"
+TESTED = "pairs of MNIST test digits, composed anew for each seed"
 COMPARED = (("capsules-3", "capsules-1"), ("capsules-3", "cnn"))
 
 

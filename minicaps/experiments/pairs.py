@@ -51,7 +51,7 @@ KEY = {
     "only": "and no other output is above ½",
     "source": "Jianlin Su 2018, one below the other: two highest outputs correct / and above ½",
 }
-TESTED = "10,000 pairs of MNIST test digits, composed anew for each seed; paired test: below"
+TESTED = "pairs of MNIST test digits, composed anew for each seed; paired test: below"
 COMPARED = (
     ("spherical", "one-iteration"),
     ("recompute", "one-iteration"),

@@ -58,7 +58,7 @@ KEY = {
     f"r={LONG}": f"when a network trained with 3 iterations is routed with {LONG}",
     f"move, r={LONG}": "root mean square of the capsules' last moves (their lengths are below 1)",
 }
-TESTED = "2,000 digits, drawn anew for each seed"
+TESTED = "digits, drawn anew for each seed"
 COMPARED = tuple((part, "one-iteration") for part in ("accumulate-3", "recompute-3"))
 
 

@@ -33,7 +33,7 @@ KEY = equal.KEY | {
     "pictures": "number of different training images; all networks train for as many steps",
     "source": "popular accounts of capsules, which give no number",
 }
-TESTED = "the 10,000 MNIST test digits, the same for every seed"
+TESTED = "the MNIST test digits, the same for every seed"
 
 
 @dataclass(frozen=True, eq=False)

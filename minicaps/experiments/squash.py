@@ -43,7 +43,7 @@ KEY = {
     "lengths": "of the primary capsules on test digits: median (5 % – 95 %), averaged over seeds",
     "source": "Jianlin Su 2018, about another network and without numbers",
 }
-TESTED = "the 10,000 MNIST test digits, the same for every seed"
+TESTED = "the MNIST test digits, the same for every seed"
 COMPARED = tuple(("both-paper", part) for part in ("end-half", "middle-rational", "middle-none"))
 
 

@@ -42,7 +42,7 @@ KEY = {
     "novel": "digits rotated by −8⅓° to 25°",
     "source": "Hinton et al. 2018, at equal accuracy: toys seen from known / novel azimuths",
 }
-TESTED = "2,000 digits, drawn anew for each seed, a third of them known; paired test: equal, novel"
+TESTED = "digits, drawn anew for each seed, a third of them known; paired test: equal, novel"
 COMPARED = (("matrix capsules", "CNN"), ("CapsNet", "CNN"))
 
 

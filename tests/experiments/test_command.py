@@ -204,6 +204,8 @@ def test_without_training_only_existing_results_are_reported(tiny_pairs, monkeyp
     monkeypatch.setattr(pairs, "draw", lambda *_: pytest.fail("drawn"))
     assert command.main([*QUICK, "--no-training"]) == 0
     assert "spherical  90.0 [69.9, 97.2]" in capsys.readouterr().out
+    report = json.loads((FOLDER / "pairs.json").read_text())
+    assert report["command"] == f"python -m minicaps.experiments {' '.join(QUICK)}"
 
 
 def test_moments_by_hand():

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minicaps.backend import array_module, is_array
+from minicaps.backend import array_module, is_array, scatter_add
 
 is_recording = ContextVar("recording", default=True)  # per thread and per task
 observer = ContextVar("observer", default=None)  # a profiler's observer(name, way, run) calls run()
@@ -77,6 +77,25 @@ class joint(NamedTuple):
     sweep: Callable
 
 
+class selected(NamedTuple):
+    """A gradient that is `values` at `index` of an array like `like`, and 0 elsewhere.
+
+    The backward pass adds it to an existing gradient in place, so that a loop over the rows of a
+    tensor does not take one array of the tensor's size per row.
+    """
+
+    index: tuple
+    values: object
+    like: object
+
+    def add_to(self, total):
+        """Add the gradient to the array `total`; repeated indices accumulate."""
+        if any(is_array(p) and p.dtype.kind in "iu" for p in self.index):
+            scatter_add(total, self.index, self.values)
+        else:
+            total[self.index] += self.values
+
+
 def backward(output, cotangent=None):
     """Propagate gradients from `output` to the leaves, add them to `.grad`, and free the graph.
 
@@ -86,10 +105,11 @@ def backward(output, cotangent=None):
     if output.node is None:
         raise RuntimeError("backward() needs a tensor that depends on one with requires_grad=True")
     g = _initial_cotangent(output, cotangent)
-    pending, queue = {output.node.id: (output.node, g)}, [-output.node.id]
+    pending, queue, own = {output.node.id: (output.node, g)}, [-output.node.id], set()
     while queue:
         # The newest node is always ready, because all nodes that use its value are newer.
         node, g = pending.pop(-heapq.heappop(queue))
+        own.discard(node.id)
         if node.leaf is not None:
             _deposit(node, g)
             continue
@@ -98,12 +118,26 @@ def backward(output, cotangent=None):
         for parent, gradient in zip(node.parents, gradients, strict=True):
             if parent is None:
                 continue
-            if parent.id in pending:
-                gradient = as_array(pending[parent.id][1] + gradient)
-            else:
+            if parent.id not in pending:
                 heapq.heappush(queue, -parent.id)
-            pending[parent.id] = (parent, gradient)
+            _, total = pending.get(parent.id, (parent, None))
+            pending[parent.id] = parent, _added(total, gradient, parent.id, own)
         node.pullback, node.parents = None, ()  # release the arrays that they hold
+
+
+def _added(total, gradient, name, own):
+    """Return total + gradient; `own` holds the names of totals that no other array shares."""
+    if isinstance(gradient, selected):
+        if name not in own:
+            like = gradient.like
+            total = array_module(like).zeros_like(like) if total is None else total.copy(order="K")
+        gradient.add_to(total)
+    elif total is None:
+        return gradient
+    else:
+        total = as_array(total + gradient)
+    own.add(name)
+    return total
 
 
 def _pull(node, g):
@@ -131,6 +165,8 @@ def _fitted(gradient, node, position, parent):
     """Sum `gradient` over the broadcast axes and check its shape and dtype against `parent`."""
     if gradient is None:
         raise TypeError(f"the pullback of {node.name} gives no gradient for argument {position}")
+    if isinstance(gradient, selected):
+        return gradient
     gradient = as_array(gradient)
     if gradient.ndim >= len(parent.shape):
         gradient = unbroadcast(gradient, parent.shape)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from minicaps.backend import array_module, is_array, scatter_add
-from minicaps.graph import joint
+from minicaps.backend import array_module, is_array
+from minicaps.graph import joint, selected
 from minicaps.tensor import Tensor, op
 
 __all__ = ["concatenate", "expand", "getitem", "pad", "reshape", "stack", "transpose"]
@@ -85,18 +85,7 @@ def _index_part(xp, part):
 
 @op
 def _getitem(x, *, index):
-    xp = array_module(x)
-    repeats = any(is_array(p) and p.dtype.kind in "iu" for p in index)
-
-    def pullback(g):
-        whole = xp.zeros_like(x)
-        if repeats:
-            scatter_add(whole, index, g)
-        else:
-            whole[index] = g
-        return whole
-
-    return x[index], pullback
+    return x[index], lambda g: selected(index, g, x)
 
 
 def output_size(size, kernel, stride):

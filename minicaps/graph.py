@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minicaps.backend import array_module, is_array, scatter_add
+from minicaps.sums import total
 
 is_recording = ContextVar("recording", default=True)  # per thread and per task
 observer = ContextVar("observer", default=None)  # a profiler's observer(name, way, run) calls run()
@@ -230,7 +231,7 @@ def unbroadcast(g, shape):
         return g
     added = g.ndim - len(shape)
     stretched = tuple(i + added for i, n in enumerate(shape) if n == 1 and g.shape[i + added] != 1)
-    summed = g.sum(axis=tuple(range(added)) + stretched, keepdims=True)
+    summed = total(g, tuple(range(added)) + stretched, keepdims=True)
     return summed.reshape(summed.shape[added:])
 
 

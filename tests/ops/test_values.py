@@ -95,7 +95,7 @@ def test_powers_at_the_edges():
         equal(gradient(lambda b: Tensor([0.0, 0.0]) ** b, [-1.0, -0.5]), [-INF, -INF])
     for dtype in FLOATS:
         equal(gradient(lambda b: 0**b, [0.0, 2.0], dtype), [0, 0])
-        equal(gradient(lambda x: x**exponents.astype(dtype), [INF] * 4, dtype), [0, 1, INF, INF])
+        equal(gradient(lambda x: x ** np.float16([0, 1]), [INF, INF], dtype), [0, 1])
 
 
 def test_slopes_at_kinks():

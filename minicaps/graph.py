@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minicaps.backend import array_module, is_array, scatter_add
-from minicaps.sums import total
+from minicaps.backend import array_module, as_array, is_array
+from minicaps.sums import added, selected, total
 
 is_recording = ContextVar("recording", default=True)  # per thread and per task
 observer = ContextVar("observer", default=None)  # a profiler's observer(name, way, run) calls run()
@@ -78,25 +78,6 @@ class joint(NamedTuple):
     sweep: Callable
 
 
-class selected(NamedTuple):
-    """A gradient that is `values` at `index` of an array like `like`, and 0 elsewhere.
-
-    The backward pass adds it to an existing gradient in place, so that a loop over the rows of a
-    tensor does not take one array of the tensor's size per row.
-    """
-
-    index: tuple
-    values: object
-    like: object
-
-    def add_to(self, total):
-        """Add the gradient to the array `total`; repeated indices accumulate."""
-        if any(is_array(p) and p.dtype.kind in "iu" for p in self.index):
-            scatter_add(total, self.index, self.values)
-        else:
-            total[self.index] += self.values
-
-
 def backward(output, cotangent=None):
     """Propagate gradients from `output` to the leaves, add them to `.grad`, and free the graph.
 
@@ -121,24 +102,9 @@ def backward(output, cotangent=None):
                 continue
             if parent.id not in pending:
                 heapq.heappush(queue, -parent.id)
-            _, total = pending.get(parent.id, (parent, None))
-            pending[parent.id] = parent, _added(total, gradient, parent.id, own)
+            total = pending.get(parent.id, (parent, None))[1]
+            pending[parent.id] = parent, added(total, gradient, parent.id, own)
         node.pullback, node.parents = None, ()  # release the arrays that they hold
-
-
-def _added(total, gradient, name, own):
-    """Return total + gradient; `own` holds the names of totals that no other array shares."""
-    if isinstance(gradient, selected):
-        if name not in own:
-            like = gradient.like
-            total = array_module(like).zeros_like(like) if total is None else total.copy(order="K")
-        gradient.add_to(total)
-    elif total is None:
-        return gradient
-    else:
-        total = as_array(total + gradient)
-    own.add(name)
-    return total
 
 
 def _pull(node, g):
@@ -233,13 +199,6 @@ def unbroadcast(g, shape):
     stretched = tuple(i + added for i, n in enumerate(shape) if n == 1 and g.shape[i + added] != 1)
     summed = total(g, tuple(range(added)) + stretched, keepdims=True)
     return summed.reshape(summed.shape[added:])
-
-
-def as_array(value):
-    """Return `value` as a plain array rather than a matrix or one of NumPy's scalars."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError("a masked array would lose its mask: fill it, as in x.filled(0)")
-    return value if array_module(value) is not np else np.asarray(value)
 
 
 def read_only(array):

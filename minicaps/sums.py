@@ -1,22 +1,27 @@
-"""Sums whose rounding errors do not grow with the number of terms, for any axes and memory layout.
+"""Sums that cost few digits and little time, however many terms they have.
 
 NumPy sums pairwise along the axis whose values are neighbors in memory: the errors grow with the
 logarithm of the number of terms. Along all other axes, it adds row after row to one total, whose
 error grows with the number of rows: in float32, 2²⁵ ones add up to 2²⁴. `total` sums these axes in
-a tree as well. The plain version is `x.sum(axis)`.
+a tree as well; the plain version is `x.sum(axis)`. `over_points` does the same for matrix products.
+
+A gradient is a sum over all uses of a value. Where an op used only a part, `added` adds to this
+part in place; the plain version adds an array of zeros with the gradient in its place.
 """
 
 import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from minicaps.backend import array_module
+from minicaps.backend import array_module, as_array, is_array, scatter_add
 
 SHORT = 128  # terms that are added as the array module does it, as in NumPy's own blocks
 SHORT_ON_GPU = 2**16  # where hundreds of threads share the terms of a sum
 CHAIN = 16  # rows added one after the other
+MANY, BLOCK = 2048, 256  # points that BLAS adds one after the other, at most and in a block
 
 
 def total(x, axis=None, *, keepdims=False, dtype=None):
@@ -59,3 +64,48 @@ def _over_rows(x, axis, dtype):
         sums = x[whole].reshape(*before, CHAIN, k, *after).sum(axis=axis, dtype=dtype)
         x = array_module(x).concatenate([sums, x[rest]], axis=axis) if n % CHAIN else sums
     return x.sum(axis=axis, dtype=dtype)
+
+
+def over_points(a, b):
+    """Return a @ b (…, D, E) for a (…, D, I) and b (…, I, E).
+
+    BLAS adds the terms one after the other, so the products of many points are summed in blocks.
+    """
+    if (points := a.shape[-1]) <= MANY:
+        return a @ b
+    sums = [a[..., k : k + BLOCK] @ b[..., k : k + BLOCK, :] for k in range(0, points, BLOCK)]
+    return total(array_module(a).stack(sums), 0)
+
+
+class selected(NamedTuple):
+    """A gradient that is `values` at `index` of an array like `like`, and 0 elsewhere.
+
+    The backward pass adds it to an existing gradient in place, so that a loop over the rows of a
+    tensor does not take one array of the tensor's size per row.
+    """
+
+    index: tuple
+    values: object
+    like: object
+
+    def add_to(self, total):
+        """Add the gradient to the array `total`; repeated indices accumulate."""
+        if any(is_array(p) and p.dtype.kind in "iu" for p in self.index):
+            scatter_add(total, self.index, self.values)
+        else:
+            total[self.index] += self.values
+
+
+def added(total, gradient, name, own):
+    """Return total + gradient; `own` holds the names of totals that no other array shares."""
+    if isinstance(gradient, selected):
+        if name not in own:
+            like = gradient.like
+            total = array_module(like).zeros_like(like) if total is None else total.copy(order="K")
+        gradient.add_to(total)
+    elif total is None:
+        return gradient
+    else:
+        total = as_array(total + gradient)
+    own.add(name)
+    return total

@@ -16,8 +16,8 @@ from minicaps.backend import Array, array_module
 from minicaps.clustering import clusters
 from minicaps.clustering.clusters import Clusters, check_positive, relative_rounding
 from minicaps.clustering.kmeans import starting_point
-from minicaps.clustering.steps import LEAST, log_density, m_step, over_points
-from minicaps.sums import total
+from minicaps.clustering.steps import LEAST, log_density, m_step
+from minicaps.sums import over_points, total
 
 COVARIANCES = ("full", "diagonal", "isotropic")
 

@@ -7,9 +7,8 @@ specify how strongly each point belongs to a cluster. Leading axes (samples, clu
 import math
 
 from minicaps.backend import array_module
-from minicaps.sums import total
+from minicaps.sums import over_points, total
 
-MANY, BLOCK = 2048, 256  # points
 LEAST = 1e-20  # products with its inverse stay finite in float32
 
 
@@ -32,17 +31,6 @@ def weighted_mean(x, weights):
 def weighted_sum(x, weights):
     """Return Σ_i w_i x_i (…, D)."""
     return over_points(x, weights[..., None])[..., 0]
-
-
-def over_points(a, b):
-    """Return a @ b (…, D, E) for a (…, D, I) and b (…, I, E).
-
-    BLAS adds the terms one after the other, so the products of many points are summed in blocks.
-    """
-    if (points := a.shape[-1]) <= MANY:
-        return a @ b
-    sums = [a[..., k : k + BLOCK] @ b[..., k : k + BLOCK, :] for k in range(0, points, BLOCK)]
-    return total(array_module(a).stack(sums), 0)
 
 
 def m_step(x, weights, floor):

@@ -165,10 +165,8 @@ def by_patches(image, kernel, stride):
     each = in_threads if xp is np else map
 
     def patches(images, *area):
-        pixels = (
-            slice(n.start * stride, (n.stop - 1) * stride + k)
-            for n, k in zip(area, window, strict=True)
-        )
+        sides = zip(area, window, strict=True)
+        pixels = (slice(n.start * stride, (n.stop - 1) * stride + k) for n, k in sides)
         return _patches(image[images, *pixels], window, stride)
 
     def correlate(part):
@@ -186,8 +184,7 @@ def by_patches(image, kernel, stride):
         grad_image = grad_kernel = None
         if wanted[0]:
             grad_image = xp.zeros_like(image)
-            for _ in each(lambda n: of_image(g[n], grad_image[n]), blocks):
-                pass
+            list(each(lambda n: of_image(g[n], grad_image[n]), blocks))  # waits for all
         if wanted[1]:
             grad_kernel = xp.zeros_like(matrix)
             for part in each(of_kernel(g), areas):
@@ -195,8 +192,7 @@ def by_patches(image, kernel, stride):
             grad_kernel = grad_kernel.reshape(kernel.shape)
         return grad_image, grad_kernel
 
-    for _ in each(correlate, areas):
-        pass
+    list(each(correlate, areas))
     return y, pull
 
 
@@ -207,8 +203,8 @@ def _blocks(y, kernel):
     or some rows of one image, or some columns of one row. A GPU needs few, large parts.
     """
     (b, p, q), on_cpu = y.shape[:3], array_module(y) is np
-    room = WORKSPACE if on_cpu else 16 * WORKSPACE
-    fit = max(1, room // (kernel.shape[1] * y.dtype.itemsize or 1))  # patches
+    patch = kernel.shape[1] * y.dtype.itemsize or 1  # bytes
+    fit = max(1, (1 if on_cpu else 16) * WORKSPACE // patch)
     images = parts(b, max(1, fit // (p * q)), None if on_cpu else 1)
     rows = [slice(0, p)] if p * q <= fit else parts(p, max(1, fit // q))
     return images, list(itertools.product(images, rows, parts(q, fit, 1)))

@@ -66,8 +66,7 @@ def _power_slope(a, b):
     """Return ∂(a^b)/∂a = b a^(b−1), or 0 where b = 0 (even at a = 0 and a = ∞)."""
     if not is_array(b):
         return b * a ** (b - 1) if b != 0 else array_module(a).zeros_like(a)
-    xp = array_module(b)
-    return b * xp.where(b == 0, 1, a) ** (b - 1)
+    return b * array_module(b).where(b == 0, 1, a) ** (b - 1)
 
 
 def _exponent_slope(a, b, y):

@@ -40,11 +40,10 @@ def sum(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False)
 @op
 def mean(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
     """Mean over `axis`."""
-    xp = array_module(x)
+    xp, x = array_module(x), as_float(x)
     kept, shape = _kept(x.shape, axis), x.shape
     count = math.prod(n for n, k in zip(shape, kept, strict=True) if k == 1)
-    y = total(x, axis, keepdims=keepdims, dtype=wide(as_float(x).dtype)) / count
-    y = y.astype(as_float(x).dtype)
+    y = (total(x, axis, keepdims=keepdims, dtype=wide(x.dtype)) / count).astype(x.dtype)
     return y, lambda g: xp.broadcast_to(g.reshape(kept) * (1 / (count or 1)), shape)
 
 

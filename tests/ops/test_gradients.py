@@ -14,7 +14,8 @@ from tensors import differentiate
 import minicaps
 from minicaps import graph, ops
 from minicaps.gradcheck import GradientError, check_gradients
-from minicaps.graph import joint, selected
+from minicaps.graph import joint
+from minicaps.sums import selected
 from minicaps.tensor import REGISTRY
 
 SHAPES = st.lists(st.integers(1, 4), max_size=4).map(tuple)

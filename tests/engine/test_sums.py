@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minicaps import Tensor, nn, ops
+from minicaps import Tensor, nn, ops, sums
 from minicaps.clustering import gmm, kmeans, spherical_kmeans
 from minicaps.graph import unbroadcast
 from minicaps.sums import total
@@ -14,7 +14,7 @@ EPS = float(np.finfo("f").eps)
 
 
 @st.composite
-def sums(draw):
+def cases(draw):
     """Return an array of any memory layout, and some of its axes."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     sizes = st.sampled_from([0, 1, 2, 7, 15, 16, 17, 40, 300])
@@ -26,7 +26,7 @@ def sums(draw):
 
 
 @settings(max_examples=150, deadline=None)
-@given(sums(), st.booleans())
+@given(cases(), st.booleans())
 def test_a_total_is_a_sum(case, keepdims):
     x, axis = case
     found, expected = total(x, axis, keepdims=keepdims), x.sum(axis=axis, keepdims=keepdims)
@@ -100,3 +100,13 @@ def test_a_spherical_center_is_the_sum_of_its_points():
     x = np.full((500_000, 2), 0.1, "f")
     centre = spherical_kmeans(x, 1, start=x[:1], iterations=2).centres
     np.testing.assert_allclose(centre, len(x) * float(x[0, 0]), rtol=20 * EPS)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 2)])
+def test_a_device_sums_alike_without_waiting(strict_cupy, monkeypatch, axis):
+    monkeypatch.setattr(sums, "SHORT_ON_GPU", 128)
+    x = np.random.default_rng(0).normal(size=(300, 301, 2))
+    strict_cupy.host_syncs.clear()
+    found = total(strict_cupy.asarray(x).transpose(1, 0, 2), axis)
+    assert not strict_cupy.host_syncs
+    np.testing.assert_allclose(found.get(), x.transpose(1, 0, 2).sum(axis=axis), atol=1e-10)

@@ -129,6 +129,17 @@ def test_a_bright_channel_does_not_erase_the_outputs_that_do_not_see_it():
     assert (np.abs(found - exact) <= 1e-5 * largest).all()
 
 
+def test_the_rounding_errors_are_measured_without_waiting_for_a_device(strict_cupy):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(2, 3, 12, 12)), rng.normal(size=(4, 3, 5, 5))
+    expected = ops.conv2d(x, w).data
+    strict_cupy.host_syncs.clear()
+    with patch.object(conv, "worthwhile", lambda *_: True):
+        found = ops.conv2d(strict_cupy.asarray(x), strict_cupy.asarray(w)).data
+    assert not strict_cupy.host_syncs
+    np.testing.assert_allclose(found.get(), expected, atol=1e-12)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0, 6, 12]), st.sampled_from([1, 2]))
 def test_spectra_keep_their_bound_for_every_image_and_channel(seed, decades, stride):

@@ -74,6 +74,13 @@ def is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or array_module(value) is not np
 
 
+def as_array(value: Array) -> Array:
+    """Return `value` as a plain array rather than a matrix or one of NumPy's scalars."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("a masked array would lose its mask: fill it, as in x.filled(0)")
+    return value if array_module(value) is not np else np.asarray(value)
+
+
 def choose_device(name: str = "auto") -> Device:
     """Return the `Device` called `name`: "cpu", "gpu" or "auto" (a GPU if one is usable).
 

@@ -17,6 +17,7 @@ ROOT = Path(minicaps.__file__).parent
 ROOMS = (
     ("errors",),
     ("backend", "storage"),
+    ("sums",),
     ("threads", "graph"),
     ("tensor", "cli"),
     ("ops", "gradcheck", "optim", "data"),
@@ -30,9 +31,20 @@ ROOMS = (
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # The code on which every network runs, and its maximum size without optional fast paths
-ENGINE = ("backend", "threads", "graph", "tensor", "ops", "clustering", "routing", "nn", "optim")
+ENGINE = (
+    "backend",
+    "sums",
+    "threads",
+    "graph",
+    "tensor",
+    "ops",
+    "clustering",
+    "routing",
+    "nn",
+    "optim",
+)
 ENGINE += ("gradcheck",)
-FAST_PATHS = ("ops/fourier.py",)
+FAST_PATHS = ("ops/fourier.py", "sums.py")
 ENGINE_LINES = 2650
 FILES = sorted(ROOT.rglob("*.py"))
 

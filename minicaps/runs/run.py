@@ -55,7 +55,8 @@ def open_run(path: str | Path, device: Device | str) -> Run:
     Raises CheckpointError if a folder does not contain `best.npz` or a file is not a checkpoint.
     """
     device, path = as_device(device), checkpoint.best_of(path)
-    arrays, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
+    needs = ("model", "options", "preprocessing")
+    arrays, meta = checkpoint.load(path, needs, groups=["model"])
     model = build_saved(path, arrays, meta, device).eval()
     with checkpoint.fitting(path):
         if missing := {"data", "seed", "validation"} - {**meta["options"]}.keys():

@@ -24,7 +24,7 @@ def take_over(model, options, path) -> str | None:
 
     Raises ValueError if the networks differ in anything else, or have no parameters in common.
     """
-    arrays, meta = checkpoint.load(path, needs=("model", "options"))
+    arrays, meta = checkpoint.load(path, needs=("model", "options"), groups=["model"])
     saved, own = checkpoint.unpack(arrays, "model"), model.state_dict()
     with checkpoint.fitting(path):
         network = {"model": model.config, "options": options.to_dict()}
@@ -159,7 +159,7 @@ def seen_before(splits, source, path) -> str | None:
         pixels, names = set(parts.get("train_fingerprints", ())), set(parts["train"])
     except (OSError, ValueError, TypeError, LookupError, AttributeError):  # no custom data
         return None
-    _, meta = checkpoint.load(path, needs=("options",))
+    _, meta = checkpoint.load(path, needs=("options",), groups=())
     same_source = meta["options"].get("data") == source
     counts = []
     for kind in ("test", "validation"):

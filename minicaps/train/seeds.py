@@ -44,7 +44,8 @@ def _options(folder):
     options = json.loads(Path(folder, "config.json").read_text())["options"]
     saved = sorted(Path(folder).glob("seed-*/last.npz"))
     if saved and "multi_label" not in options:  # of an older version
-        options |= {"multi_label": options_of(checkpoint.load(saved[0])[1])["multi_label"]}
+        _, meta = checkpoint.load(saved[0], groups=())
+        options |= {"multi_label": options_of(meta)["multi_label"]}
     return options
 
 

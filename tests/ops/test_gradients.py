@@ -15,6 +15,7 @@ import minicaps
 from minicaps import graph, ops
 from minicaps.gradcheck import GradientError, check_gradients
 from minicaps.graph import joint
+from minicaps.sums import selected
 from minicaps.tensor import REGISTRY
 
 SHAPES = st.lists(st.integers(1, 4), max_size=4).map(tuple)
@@ -132,8 +133,13 @@ def watched_pullbacks(op, change=lambda position, gradient: gradient):
             pulls = pullback if isinstance(pullback, tuple) else (pullback,)
             have.update(i for i, one in enumerate(pulls) if one)
             got.update(i for i, gradient in enumerate(gradients) if gradient is not None)
-            gradients = [x if x is None else change(i, x) for i, x in enumerate(gradients)]
+            gradients = [x if x is None else changed(i, x) for i, x in enumerate(gradients)]
         return gradients
+
+    def changed(position, gradient):
+        if isinstance(gradient, selected):
+            return gradient._replace(values=change(position, gradient.values))
+        return change(position, gradient)
 
     graph._pull = watched
     try:

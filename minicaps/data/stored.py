@@ -197,9 +197,9 @@ def on_device(images, device):
 
 
 def joined(parts):
-    """Concatenate images, given as arrays or as parts of one file."""
-    first = parts[0]
-    if all(isinstance(part, Stored) and part.file is first.file for part in parts):
-        rows = np.concatenate([part.rows for part in parts])
-        return Stored(first.file, rows, first.inversions)
+    """Concatenate images. Parts of one file remain there; all others are read into an array."""
+    stored = [part for part in parts if isinstance(part, Stored)]
+    if len(stored) == len(parts) and len({(part.file, part.inversions) for part in stored}) == 1:
+        rows = np.concatenate([part.rows for part in stored])
+        return Stored(stored[0].file, rows, stored[0].inversions)
     return np.concatenate([part[:] for part in parts])

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from commands import environment
 from evaluations import folder_of, measured, predictions
 from own_files import SIZE, all_of, noise, refusal, write, zipped
 from PIL import Image
-from tiny_runs import assert_equal_runs, go_on, refused, run, summary
+from tiny_runs import TINY_PROCESS, assert_equal_runs, go_on, refused, run, summary
 
 from minicaps import plot
 from minicaps.cli import measuring
@@ -292,6 +293,7 @@ def test_decoding_that_was_interrupted_goes_on_where_it_stopped(pets, little, mo
     assert same_data(data, in_memory(lambda: load(str(pets))))
 
 
+@pytest.mark.filterwarnings("ignore:.* are damaged")
 @pytest.mark.parametrize("keep", [0, 1, 100, 2521, 50_000])
 def test_a_process_killed_while_writing_leaves_nothing_wrong(pets, little, keep):
     """The index, or the pixels and the index, end anywhere."""
@@ -350,6 +352,33 @@ def test_damage_during_training_is_a_sentence(pets, little, capsys, monkeypatch)
     monkeypatch.setattr(Trainer, "train_epoch", damaged)
     said = refused(capsys, "--data", str(pets), "--out", "run", "--quiet", code=1)
     assert "which holds decoded images, is damaged or has changed: run the command again" in said
+
+
+LIMIT = 170_000  # KiB of data for training in a process, which needs about 140,000
+
+
+@pytest.mark.slow
+def test_a_set_four_times_the_memory_trains(tmp_path, place):
+    """Each file has many images, which is quick to write."""
+    frames = [Image.fromarray(noise(k, 28, 28, 3)) for k in range(500)]
+    first = tmp_path / "many/train/a/0.tif"
+    for part, count in (("train", 149), ("test", 2)):
+        for k in range(count):
+            path = tmp_path / "many" / part / "ab"[k % 2] / f"{k}.tif"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path == first:
+                frames[0].save(path, save_all=True, append_images=frames[1:])
+            else:
+                shutil.copy(first, path)
+    assert 4 * 1024 * LIMIT < 151 * 500 * 28 * 28 * 3 * 4
+    options = ["--frames", "all", "--limit", "2000", "--out", "run", "--device", "cpu", "--quiet"]
+    line = [sys.executable, "-c", TINY_PROCESS, "--data", str(tmp_path / "many"), *options]
+    line = f"ulimit -d {LIMIT}; exec {shlex.join([*line, '--epochs', '1'])}"
+    own = environment() | {"OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(line, shell=True, env=own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    notes = " ".join(summary("run")["notes"])
+    assert f"75,500 images, which would take 0.7 GB of memory, are read from {place}" in notes
 
 
 # ---- disks

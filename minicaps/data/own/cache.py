@@ -125,15 +125,16 @@ class ImageCache:
         lines = {name: line for name, line in _lines(self.index).items() if name in stamps}
         known = {name: records for name, (stamp, records) in lines.items() if stamp == stamps[name]}
         checked = {name for name, each in known.items() if self._verdict(name)[0] == each}
-        damaged = self._damaged({name: known[name] for name in known.keys() - checked})
+        unsure = {name: each for name, each in known.items() if name not in checked}
+        damaged = self._damaged(unsure)  # in the order of the file
         if damaged:
             warnings.warn(
                 f"{len(damaged):,} of {len(known):,} files in the cache {self.folder} are damaged:"
                 " they are decoded again",
                 stacklevel=2,
             )
-        for name in known.keys() - checked:
-            self._checked[name] = known[name], name not in damaged
+        for name, records in unsure.items():
+            self._checked[name] = records, name not in damaged
         return {name: records for name, records in known.items() if self._verdict(name)[1]}
 
     def _verdict(self, name):

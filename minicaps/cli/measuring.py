@@ -16,6 +16,19 @@ from minicaps.errors import ProcessError
 from minicaps.threads import cores
 
 
+def _ulimits():
+    """Return the limits of `ulimit -v` and `-d` in bytes, where they are set."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return []
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return [limit for limit in limits if limit != resource.RLIM_INFINITY]
+
+
+ULIMITS = _ulimits()  # before `memory_limit` lowers one of them
+
+
 def describe_machine():
     """Return the hardware, software versions and system load, which affect measured times."""
     return {
@@ -41,6 +54,20 @@ def process_peak():
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
         return None
+
+
+def whole_memory():
+    """Return the memory in bytes that this process may use in all, or None if it is unknown.
+
+    The limit is the memory of the machine, that of the container, or that of `ulimit -v` or `-d`
+    when the process began.
+    """
+    known = list(ULIMITS)
+    with suppress(AttributeError, OSError, ValueError):  # not on Windows
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with suppress(OSError, ValueError):  # no container, or no limit
+        known.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(known, default=None)
 
 
 def available_memory():

@@ -12,6 +12,7 @@ import numpy as np
 
 from minicaps.backend import array_module
 from minicaps.data.dataset import Split
+from minicaps.data.stored import Stored
 from minicaps.errors import DataError
 
 INNER = 20 / 28  # extent of the ink in MNIST, as a fraction of a side
@@ -119,6 +120,15 @@ def _frame(picture, path):
 
 def _count_frames(picture):
     return 1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)  # a camera's JPEG
+
+
+def frame_count(path) -> int:
+    """Return the number of images in a file, or 1 if it cannot be read."""
+    try:
+        with _opened(path) as picture:
+            return _count_frames(picture)
+    except DataError:
+        return 1
 
 
 def picture_size(path) -> tuple[int, int]:
@@ -230,8 +240,12 @@ def background(images) -> str:
 
 
 def sampled(images):
-    """Return at least `LOOKED_AT` images, evenly spaced, or all if there are fewer."""
-    return images[:: max(1, len(images) // LOOKED_AT)]
+    """Return at least `LOOKED_AT` images, evenly spaced, or all if there are fewer.
+
+    Images in a file are not read.
+    """
+    which = slice(None, None, max(1, len(images) // LOOKED_AT))
+    return images.some(which) if isinstance(images, Stored) else images[which]
 
 
 def has_light_border(picture) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from minicaps import models
-from minicaps.backend import to_host
 from minicaps.data import NAMES
+from minicaps.data.stored import on_host
 from minicaps.runs import checkpoint
 from minicaps.runs.building import tell_apart
 
@@ -137,7 +137,7 @@ def _some(names):
 def fingerprints(split) -> list[str]:
     """Return a short checksum of each image, or of each single image if images are composed."""
     found = []
-    for image in to_host(split.pixels):
+    for image in on_host(split.pixels):
         pixels = np.rint(image * 255).astype(np.uint8)
         digest = hashlib.blake2b(f"{pixels.shape}".encode(), digest_size=6)
         digest.update(pixels.tobytes())

@@ -11,6 +11,7 @@ from minicaps.backend import to_host
 from minicaps.cli.measuring import describe_machine
 from minicaps.data import NAMES, Split, baselines
 from minicaps.data.dataset import count_classes, mean_recall
+from minicaps.data.stored import on_host
 from minicaps.errors import CheckpointError
 from minicaps.models.rivals import fitted_rival
 from minicaps.runs.building import load_model
@@ -67,7 +68,7 @@ def _baselines(trainer):
     They are trained on the same images as the network.
     """
     data, (least, most) = trainer.data, LINEAR_SECONDS
-    training = Split(to_host(trainer.training.images), to_host(trainer.training.labels))
+    training = Split(on_host(trainer.training.images), to_host(trainer.training.labels))
     majority, accuracy = baselines.majority(training.labels, data.test)
     return {
         "majority": {"class": data.class_names[majority], "accuracy": accuracy},

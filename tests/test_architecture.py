@@ -16,6 +16,7 @@ ROOT = Path(minicaps.__file__).parent
 # Each room may import from itself and from the rooms above it in this list.
 ROOMS = (
     ("errors",),
+    ("ranks",),
     ("backend", "storage"),
     ("threads", "graph"),
     ("tensor", "cli"),

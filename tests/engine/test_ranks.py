@@ -1,13 +1,19 @@
 """Ranks: a single one without mpiexec, and what they share."""
 
+import itertools
+
 import numpy as np
 import pytest
+from rank_cases import BASE, dataset
 
 from minicaps import nn, ops, ranks
 from minicaps.backend import choose_device, to_host
 from minicaps.tensor import Tensor
 from minicaps.threads import all_cores, cores
 from minicaps.train.flat_gradients import FlatGradients
+from minicaps.train.options import complete
+from minicaps.train.progress import Display
+from minicaps.train.trainer import Trainer
 
 
 @pytest.fixture
@@ -97,6 +103,24 @@ def test_the_ranks_of_a_machine_take_turns_in_its_gpus(three_ranks, strict_cupy,
         monkeypatch.setattr(runtime, "getDeviceCount", lambda gpus=gpus: gpus)
         choose_device("gpu")
     assert chosen == [0, 1]
+
+
+def test_a_training_step_is_the_same_on_the_gpu_of_a_rank(three_ranks, strict_cupy, tmp_path, tiny):
+    """Its share of a batch passes through the decoder, batch norm and the sums over the ranks."""
+    capsnet = {"model": "capsnet", "shift": 1, "clip": 1.0}
+    for options in (capsnet, {"model": "pooling-cnn", "batch_norm": True}):
+        states = {}
+        for kind in ("cpu", "gpu"):
+            made = complete(BASE | options | {"device": kind})
+            device, display = choose_device(kind), Display("tests", quiet=True)
+            trainer = Trainer(made, dataset("", {}), device, tmp_path, display, stop=False)
+            for batch in itertools.islice(trainer.rest_of_epoch(), 2):
+                assert (len(batch[0]), len(batch[1])) == (3, 8)  # images of rank 1, all labels
+                trainer._step(*batch)
+            states[kind] = trainer.model.state_dict()
+            assert trainer.learner.optimizer.steps == 2
+        for name, array in states["cpu"].items():
+            np.testing.assert_allclose(states["gpu"][name], array, rtol=0, atol=1e-10)
 
 
 def test_a_layer_draws_the_numbers_of_the_whole_batch():

@@ -74,6 +74,7 @@ def test_ranks_predict_in_order(trained, tmp_path):
     assert sorted(p.stem for p in (tmp_path / "figures").iterdir()) == sorted(names)
 
 
+@pytest.mark.slow
 def test_fit_and_evaluate_on_ranks(tmp_path):
     assert run(2, "-c", FIT, cwd=tmp_path)[0].count("done") == 2
 

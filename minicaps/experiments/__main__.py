@@ -8,9 +8,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from minicaps import experiments
+from minicaps import experiments, ranks
 from minicaps.backend import choose_device
 from minicaps.cli.command import add_device, fail, guarded, number, start
+from minicaps.cli.sharing import share
 from minicaps.cli.signals import StopRequest
 from minicaps.data import download
 from minicaps.errors import DataError, Interrupted
@@ -58,30 +59,39 @@ def _run(options, command):
     folder = Path(options.out or (runs if options.quick else OUT))
     results = Results(folder, options.name, module.parts(options.quick))
     seeds = range(options.seeds or (1 if options.quick else module.SEEDS))
-    print(f"{options.name}: {module.TITLE}")
-    results.make_folders()
-    if there := sum(len(results.read(seed)) for seed in seeds):
-        count = len(results.parts) * len(seeds)
-        text = f"{there} of {count} networks already have results in {folder}"
-        print(text + ("" if options.quick else "; to train all of them, choose another --out"))
+    ranks.by_root(results.make_folders)
+    _introduce(options, module, results, seeds)
     try:
         with stop.listening():
             lacking = _measure(module, lab, results, seeds)
-            report = results.report(seeds, module, command, lab.quick)
-            print()
-            print_table(report["table"])
-            print()
-            print_key(report["key"])
-            if options.quick:
-                print(f"\n{QUICK}")
-            # May train: results copied from another machine come without their networks
-            module.draw(results.gather(seeds), folder / f"{options.name}.png", lab)
+            ranks.by_root(_report, command, module, lab, results, seeds)
     except Interrupted:
         text = f"stopped; finished work is kept. Resume with:\n  {command}"
-        return fail(NAME, text, 128 + stop.signal)
+        return fail(NAME, text, 128 + max(ranks.gather(stop.signal or 0)))
     print(f"\nWrote {folder / options.name}.json and .png")
     if lacking:
         return fail(NAME, f"the results above are incomplete: {lacking}")
+
+
+def _introduce(options, module, results, seeds):
+    print(f"{options.name}: {module.TITLE}")
+    if there := sum(len(results.read(seed)) for seed in seeds):
+        count = len(results.parts) * len(seeds)
+        text = f"{there} of {count} networks already have results in {results.folder}"
+        print(text + ("" if options.quick else "; to train all of them, choose another --out"))
+
+
+def _report(command, module, lab, results, seeds):
+    """Print and write the results of all parts, and draw the figure."""
+    report = results.report(seeds, module, command, lab.quick)
+    print()
+    print_table(report["table"])
+    print()
+    print_key(report["key"])
+    if lab.quick:
+        print(f"\n{QUICK}")
+    # May train: results copied from another machine come without their networks
+    module.draw(results.gather(seeds), results.folder / f"{results.name}.png", lab)
 
 
 def _measure(module, lab, results, seeds):
@@ -89,10 +99,13 @@ def _measure(module, lab, results, seeds):
 
     The parts whose data may be missing come last. If nothing was measured, the error is raised.
     """
+    jobs = [
+        results.job(name, seed, partial(module.measure, lab, name, settings, seed))
+        for name, settings in results.parts.items()
+        for seed in seeds
+    ]
     try:
-        for name, settings in results.parts.items():
-            for seed in seeds:
-                results.measure(name, seed, partial(module.measure, lab, name, settings, seed))
+        share(NAME, jobs, lab.stop)
     except DataError as error:
         if not any(results.read(seed) for seed in seeds):
             raise

@@ -12,15 +12,16 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 import minicaps
+from minicaps import ranks
 from minicaps.errors import ProcessError
-from minicaps.threads import cores
+from minicaps.threads import all_cores, cores
 
 
 def describe_machine():
     """Return the hardware, software versions and system load, which affect measured times."""
     return {
         "cpu": _cpu_model(),
-        "cores": cores(),
+        "cores": all_cores(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "minicaps": minicaps.__version__,
@@ -96,7 +97,8 @@ def in_a_process(module, *arguments):
     if the process fails.
     """
     paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    environment = ranks.without_launcher(os.environ)  # the process is no rank
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     line = [sys.executable, "-m", "minicaps.cli.child", module, *map(str, arguments)]
     read, write = os.pipe()
     try:

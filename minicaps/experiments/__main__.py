@@ -141,4 +141,4 @@ def _parser():
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    sys.exit(start(main, together=True))

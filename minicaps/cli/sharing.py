@@ -101,6 +101,10 @@ def _doing(name, jobs, stop, quiet):
                             job.work()
             except InUse:
                 return False
+            except Interrupted:
+                if several:  # the other ranks may need a while
+                    print("stopped and saved")
+                raise
             except UserError as error:
                 if several:
                     fail(name, f"{error}; no other training run is begun")

@@ -35,7 +35,8 @@ def main(arguments=None):
         if options.quick or options.seeds:
             parser.error("--quick and --seeds require the NAME of an experiment")
         return guarded(NAME, partial(_list, options))
-    command = shlex.join(["python", "-m", NAME, *arguments])
+    launcher = ["mpiexec", "-n", str(ranks.count())] if ranks.count() > 1 else []
+    command = shlex.join([*launcher, "python", "-m", NAME, *arguments])
     return guarded(NAME, partial(_run, options, command))
 
 

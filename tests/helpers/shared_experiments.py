@@ -1,10 +1,7 @@
 """A tiny experiment in processes of its own, which note every training that they begin."""
 
-import json
 import subprocess
 import sys
-from collections import Counter
-from pathlib import Path
 
 from commands import environment
 
@@ -40,7 +37,7 @@ def slow(self, *batch):
     step(self, *batch)
 
 Trainer.run, Trainer._step = noting, slow
-runpy.run_module("minicaps.experiments", run_name="__main__")
+runpy.run_module("minicaps.experiments", run_name="__main__", alter_sys=True)
 """
 
 

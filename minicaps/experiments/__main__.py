@@ -118,7 +118,10 @@ def _parser():
         prog=f"python -m {NAME}",
         description="Reproduce a published experiment: train its networks, measure them, and"
         " print the published results beside ours. Without a name, list the experiments and the"
-        " results that exist.",
+        " results that exist. Several processes share the networks if the same command is started"
+        " in several terminals, on several machines with the same folder, or by mpiexec -n RANKS."
+        " No network is trained twice. A process that finds nothing left to do waits for the"
+        " others, in case one stops, and then prints the report; Ctrl-C ends the wait.",
         epilog="Example: python -m minicaps.experiments pairs --quick",
     )
     parser.add_argument("name", nargs="?", choices=NAMES, metavar="NAME", help=", ".join(NAMES))

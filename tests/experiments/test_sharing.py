@@ -4,10 +4,9 @@ import os
 import random
 import signal
 import time
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
+from mpi import needs_mpi, ranks_of
 from shared_experiments import begin, begun, experiment, figures
 from tiny_runs import assert_equal_runs, finish
 
@@ -54,16 +53,6 @@ def names(folder):
     return sorted(name for name, *_ in begun(folder))
 
 
-def process_of_rank(number, folder):
-    """Return the process ID of a rank that works in a folder."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            variables = (process / "environ").read_bytes().split(b"\0")
-            if (process / "cwd").resolve() == folder and b"PMI_RANK=%d" % number in variables:
-                return int(process.name)
-    return pytest.fail("there is no such rank")
-
-
 def left_behind(folder):
     return [path for path in folder.rglob("*") if path.suffix in (".lock", ".part")]
 
@@ -94,8 +83,8 @@ def test_what_a_killed_process_leaves_is_finished_by_the_other(tmp_path, straigh
 
 
 @pytest.mark.parametrize(("ranks", "name"), [(2, "pairs"), (3, "pairs"), (3, "viewpoint")])
+@needs_mpi
 def test_ranks_share_the_networks(tmp_path, straight, ranks, name):
-    pytest.importorskip("mpi4py")
     code, out, _ = finish(begin(tmp_path, experiment(name), ranks, slow=0.05))
     assert code == 0
     assert names(tmp_path) == NETWORKS[name]
@@ -111,8 +100,8 @@ def test_ranks_share_the_networks(tmp_path, straight, ranks, name):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@needs_mpi
 def test_stopped_ranks_save_and_go_on(tmp_path, straight, number):
-    pytest.importorskip("mpi4py")
     process = begin(tmp_path, experiment(), ranks=2, slow=0.2)
     until_begun(tmp_path, 2, [process])
     time.sleep(0.5)
@@ -126,12 +115,12 @@ def test_stopped_ranks_save_and_go_on(tmp_path, straight, number):
     assert figures(tmp_path) == figures(straight(*experiment(), cores=1))
 
 
+@needs_mpi
 def test_after_a_rank_was_killed_a_plain_process_finishes(tmp_path, straight):
-    pytest.importorskip("mpi4py")
     process = begin(tmp_path, experiment(), ranks=2, slow=0.2)
     until_begun(tmp_path, 2, [process])
     time.sleep(random.uniform(0, 2))
-    os.kill(process_of_rank(1, tmp_path), signal.SIGKILL)
+    os.kill(ranks_of(process)[1], signal.SIGKILL)
     assert process.wait() != 0
     process.communicate()
     assert finish(begin(tmp_path, experiment(), cores=1))[0] == 0

@@ -4,9 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from commands import environment
+from mpi import MPIEXEC
 from tiny_runs import NETWORK
 
 # Networks of an experiment whose parts are independent, and of one that compares all its networks.
@@ -60,7 +60,7 @@ def begin(folder, arguments, ranks=0, slow=0.0, cores=None):
 
     slow: additional seconds per training step. cores: number of cores to use.
     """
-    mpiexec = [str(Path(sys.executable).with_name("mpiexec")), "-n", str(ranks)] if ranks else []
+    mpiexec = [MPIEXEC, "-n", str(ranks)] if ranks else []
     folder.mkdir(exist_ok=True)
     return subprocess.Popen(
         [*mpiexec, sys.executable, "-c", PROCESS, *arguments],

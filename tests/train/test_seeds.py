@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mpi import needs_mpi
 from shared_experiments import begin, begun
 from tiny_runs import (
     TINY,
@@ -154,8 +155,8 @@ def test_several_processes_train_each_seed_once(tmp_path):
 
 
 @pytest.mark.slow
+@needs_mpi
 def test_ranks_share_the_seeds(tmp_path):
-    pytest.importorskip("mpi4py")
     there, alone = tmp_path / "there", tmp_path / "alone"
     code, out, _ = finish(begin(there, SEEDS, ranks=2))
     assert code == 0

@@ -19,15 +19,16 @@ from minicaps.experiments import lab, pairs, viewpoint
 from minicaps.models import inspection
 from minicaps.train.trainer import Trainer
 
-strokes.TEST_SIZE = 60
+strokes.TEST_SIZE = 30
 inspection.FAINT = 0
-lab.QUICK_TRAINING, lab.QUICK_TEST = 80, 40
+lab.QUICK_TRAINING, lab.QUICK_TEST = 80, 30
 models.CAPSNET_PRESETS["small"] = {NETWORK}
 plotting.curves = plotting.reconstructions = lambda *_: None
 pairs.draw = viewpoint.draw = lambda results, path, lab: path.write_text("figure")
 small = {{"data": "strokes", "validation": 20, "epochs": 3, "batch_size": 16}}
 pairs.parts = lambda quick: {{
-    "one": small | {{"model": "capsnet"}}, "two": small | {{"model": "pooling-cnn"}},
+    "one": small | {{"model": "pooling-cnn"}},
+    "two": small | {{"model": "pooling-cnn", "learning_rate": 0.002}},
 }}
 viewpoint.parts = lambda quick: {{
     "matrix capsules": small | {{"model": "capsnet", "epochs": 2}},

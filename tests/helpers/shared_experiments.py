@@ -26,10 +26,8 @@ models.CAPSNET_PRESETS["small"] = {NETWORK}
 plotting.curves = plotting.reconstructions = lambda *_: None
 pairs.draw = viewpoint.draw = lambda results, path, lab: path.write_text("figure")
 small = {{"data": "strokes", "validation": 20, "epochs": 3, "batch_size": 16}}
-pairs.parts = lambda quick: {{
-    "one": small | {{"model": "pooling-cnn"}},
-    "two": small | {{"model": "pooling-cnn", "learning_rate": 0.002}},
-}}
+few = small | {{"model": "pooling-cnn", "limit": 40, "validation": 10, "batch_size": 8}}
+pairs.parts = lambda quick: {{"one": few, "two": few | {{"learning_rate": 0.002}}}}
 viewpoint.parts = lambda quick: {{
     "matrix capsules": small | {{"model": "capsnet", "epochs": 2}},
     "CapsNet": small | {{"model": "capsnet"}},

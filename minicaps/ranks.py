@@ -9,7 +9,8 @@ functions is the identity, and MPI is never loaded. No other module imports mpi4
 import functools
 import os
 import time
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import ModuleType
@@ -99,7 +100,7 @@ def local() -> tuple[int, int, int]:
 
 
 @contextmanager
-def alone():
+def alone() -> Iterator[None]:
     """Let this process count as a single rank inside this block, as for an independent training."""
     token = _alone.set(True)
     try:
@@ -108,13 +109,13 @@ def alone():
         _alone.reset(token)
 
 
-def without_launcher(environment) -> dict:
+def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables for a child process that is no rank."""
     return {key: value for key, value in environment.items() if not key.startswith(LAUNCHER)}
 
 
 @contextmanager
-def pool():
+def pool() -> Iterator[Any]:
     """Yield an executor on rank 0 that runs tasks on the other ranks, where this yields None.
 
     Tasks and results are pickled. Each task should run inside `alone`. With a single rank, the
@@ -150,13 +151,13 @@ def add_up(flat: np.ndarray) -> None:
         world.Allreduce(_started().mpi.IN_PLACE, flat)
 
 
-def agree(flag) -> bool:
+def agree(flag: object) -> bool:
     """Return whether the flag is true on any rank."""
     world = _world()
     return bool(flag) if world is None else world.allreduce(bool(flag), _started().mpi.LOR)
 
 
-def gather(value) -> list:
+def gather(value: Any) -> list[Any]:
     """Return the values of all ranks, in order, on each rank; they are pickled."""
     world = _world()
     return [value] if world is None else world.allgather(value)
@@ -168,7 +169,7 @@ def barrier() -> None:
         world.Barrier()
 
 
-def by_root(function, *arguments):
+def by_root(function: Callable, *arguments: Any) -> Any:
     """Call function(*arguments) on rank 0 only; return its result, or raise its error, everywhere.
 
     Rank 0 counts as a single rank meanwhile. It starts when all ranks are here, so none of them
@@ -191,7 +192,7 @@ def by_root(function, *arguments):
 
 
 @contextmanager
-def held_by_root(context):
+def held_by_root(context: AbstractContextManager) -> Iterator[None]:
     """Enter a context manager, such as a lock, on rank 0 only; errors of entering it are shared."""
     if _world() is None:
         with context:
@@ -237,7 +238,7 @@ def share_of(whole: int) -> Share | None:
 
 
 @contextmanager
-def sharing(share: Share | None):
+def sharing(share: Share | None) -> Iterator[None]:
     """Tell the layers inside this block which rows of the batch they compute; None: all of them."""
     token = _share.set(share)
     try:

@@ -69,6 +69,8 @@ def _on_every_rank(main):
         code = main()
     except SystemExit as error:
         code = error.code
+    except KeyboardInterrupt:
+        code = 130
     except BaseException:
         traceback.print_exc(file=sys.__stderr__)
         ranks.abort(1)

@@ -1,16 +1,23 @@
-"""Atomic file writing, and locks that restrict a folder to one run at a time.
+"""Atomic file writing, and locks that restrict a folder or a task to one process at a time.
 
 A file is written under a temporary name and renamed once it is complete, so that the last good
 version survives a full disk, a killed process or a power failure.
+
+Locks are those of the operating system (flock), which end with the process that holds them, however
+it ends. Processes on several machines see each other's locks if the file system shares them: NFS 4
+does, Lustre if mounted with `-o flock`, BeeGFS with `tuneUseGlobalFileLocks`, and SSHFS never.
 """
 
 import csv
 import io
 import json
 import os
+import platform
 import tempfile
 import threading
-from contextlib import contextmanager, suppress
+import time
+import warnings
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from minicaps.errors import CheckpointError
@@ -22,6 +29,11 @@ except ImportError:  # Windows
 
 FORMULA = tuple("=+-@\t\r")  # first characters of formulas in spreadsheets
 FILE = "in-use"  # lock file for systems that cannot lock the folder itself
+POLL = 0.05  # seconds between attempts to create a lock file
+
+
+class InUse(CheckpointError):
+    """Raised when another process holds a lock."""
 
 
 @contextmanager
@@ -32,7 +44,8 @@ def replacing(path):
     Unfinished files left by killed processes are removed.
     """
     path = Path(path)
-    writer = f"{os.getpid()}-{threading.get_ident()}"  # unique: no other thread has this name
+    # Unique: no other thread has this name, even on another machine that uses the same folder
+    writer = f"{os.getpid()}-{threading.get_ident()}-{_machine()}"
     temporary = path.with_name(f"{path.name}.{writer}.part")
     try:
         if path.exists() and not path.is_file():  # renaming would replace a device
@@ -50,12 +63,19 @@ def replacing(path):
             temporary.unlink(missing_ok=True)
 
 
+def _machine():
+    return platform.node().replace(".", "-")
+
+
 def _sweep(path):
-    """Remove unfinished versions of `path` left behind by terminated processes."""
+    """Remove unfinished versions of `path` left behind by terminated processes of this machine."""
     for part in path.parent.glob("*.part"):
         name, _, writer = part.stem.rpartition(".")
-        process = writer.partition("-")[0]
-        if name == path.name and process.isdecimal() and not _alive(int(process)):
+        process, _, rest = writer.partition("-")
+        machine = rest.partition("-")[2] or _machine()  # older versions did not name it
+        if name != path.name or machine != _machine() or not process.isdecimal():
+            continue
+        if not _alive(int(process)):
             part.unlink(missing_ok=True)
 
 
@@ -136,47 +156,96 @@ def results_folder(folder, instead="choose another --out"):
 
 @contextmanager
 def locked(folder):
-    """Lock `folder` against other runs; raise CheckpointError if another run holds the lock.
+    """Lock `folder` against other runs; raise InUse if another run holds the lock.
 
-    The lock applies to the folder itself, so a process ended by kill -9 leaves no lock behind.
-    Systems without folder locks use a lock file, which must be removed by hand after a crash.
+    The lock applies to the folder itself. Where this is impossible, as in a network folder, it
+    applies to a lock file in the folder (see `claimed`).
     """
-    hold = _folder_lock if fcntl else _file_lock
-    with hold(Path(folder)):
+    said = f"another run is writing to {folder}: wait until it ends, or choose another folder"
+    folder = Path(folder)
+    with _opened(folder) as handle, ExitStack() as stack:
+        if handle is None or not _flock(handle, said):
+            stack.enter_context(claimed(folder / FILE, said=said))
         yield
 
 
 @contextmanager
-def _folder_lock(folder):
+def _opened(folder):
+    """Open a folder for locking; yield None if the system cannot do this."""
+    if fcntl is None:
+        yield None
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CheckpointError(
-                f"another run is writing to {folder}: wait until it ends, or choose another folder"
-            ) from None
-        except OSError:  # a network file system without locks
-            pass
-        yield
+        yield handle
     finally:
         os.close(handle)
 
 
 @contextmanager
-def _file_lock(folder):
-    file = folder / FILE
+def claimed(file, *, said=None, wait=False):
+    """Hold the lock file `file`, which is created for this purpose and removed at the end.
+
+    If another process holds it, wait for it, or raise InUse with the message `said`. Only the lock
+    counts: a file that a killed process left behind has no effect. Systems without locks count the
+    file itself, which must then be removed by hand after a crash.
+    """
+    file, said = Path(file), said or f"another process holds {file}"
+    hold = _locked_file if fcntl else _created_file
+    with hold(file, said, wait):
+        yield
+
+
+@contextmanager
+def _locked_file(file, said, wait):
+    with open(file, "ab") as opened:  # NFS grants exclusive locks only on files open for writing
+        if not _flock(opened, said, wait):
+            text = f"{file.parent} cannot be locked: make sure that no other process writes to it"
+            warnings.warn(text, stacklevel=1)
+        if _is_at(opened, file):
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # the folder may be gone
+                    file.unlink()
+            return
+    with _locked_file(file, said, wait):  # the last holder has removed the one that was opened
+        yield
+
+
+def _is_at(opened, path):
+    """Return whether an open file is the one that now exists at `path`."""
     try:
-        file.touch(exist_ok=False)
-    except FileExistsError:
-        raise CheckpointError(
-            f"another run is writing to {folder}: wait until it ends or, if it has crashed, remove"
-            f" {file}"
-        ) from None
+        return os.path.samestat(os.fstat(opened.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _flock(handle, said, wait=False):
+    """Lock an open file or folder; return whether the file system supports this."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise InUse(said) from None
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _created_file(file, said, wait):
+    while True:
+        try:
+            file.touch(exist_ok=False)
+            break
+        except FileExistsError:
+            if not wait:
+                raise InUse(f"{said} or, if it has crashed, remove {file}") from None
+            time.sleep(POLL)
     try:
         yield
     finally:
-        with suppress(OSError):  # the folder may be gone
+        with suppress(OSError):
             file.unlink()
 
 

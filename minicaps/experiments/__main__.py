@@ -8,9 +8,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from minicaps import experiments
+from minicaps import experiments, ranks
 from minicaps.backend import choose_device
 from minicaps.cli.command import add_device, fail, guarded, number, start
+from minicaps.cli.sharing import share
 from minicaps.cli.signals import StopRequest
 from minicaps.data import download
 from minicaps.errors import DataError, Interrupted
@@ -34,7 +35,8 @@ def main(arguments=None):
         if options.quick or options.seeds or options.no_training:
             parser.error("--quick, --seeds and --no-training require the NAME of an experiment")
         return guarded(NAME, partial(_list, options))
-    command = shlex.join(["python", "-m", NAME, *arguments])
+    launcher = ["mpiexec", "-n", str(ranks.count())] if ranks.count() > 1 else []
+    command = shlex.join([*launcher, "python", "-m", NAME, *arguments])
     return guarded(NAME, partial(_run, options, command))
 
 
@@ -58,30 +60,40 @@ def _run(options, command):
     folder = Path(options.out or (runs if options.quick else OUT))
     results = Results(folder, options.name, module.parts(options.quick))
     seeds = range(options.seeds or (1 if options.quick else module.SEEDS))
-    print(f"{options.name}: {module.TITLE}")
-    results.make_folders()
-    if there := sum(len(results.read(seed)) for seed in seeds):
-        count = len(results.parts) * len(seeds)
-        text = f"{there} of {count} networks already have results in {folder}"
-        print(text + ("" if options.quick else "; to train all of them, choose another --out"))
+    ranks.by_root(results.make_folders)
+    _introduce(options, module, results, seeds)
     try:
         with stop.listening():
             lacking = _measure(module, lab, results, seeds, options.no_training)
             made_by = command.replace(" --no-training", "")
-            report = results.report(seeds, module, made_by, lab.quick)
-            print()
-            print_report(report)
-            if options.quick:
-                print(f"\n{QUICK}")
-            if not options.no_training:
-                # May train: results copied from another machine come without their networks
-                module.draw(results.gather(seeds), folder / f"{options.name}.png", lab)
+            untrained = options.no_training
+            ranks.by_root(_report, made_by, module, lab, results, seeds, untrained)
     except Interrupted:
         text = f"stopped; finished work is kept. Resume with:\n  {command}"
-        return fail(NAME, text, 128 + stop.signal)
+        return fail(NAME, text, 128 + max(ranks.gather(stop.signal or 0)))
     print(f"\nWrote {folder / options.name}.json" + ("" if options.no_training else " and .png"))
     if lacking:
         return fail(NAME, f"the results above are incomplete: {lacking}")
+
+
+def _introduce(options, module, results, seeds):
+    print(f"{options.name}: {module.TITLE}")
+    if there := sum(len(results.read(seed)) for seed in seeds):
+        count = len(results.parts) * len(seeds)
+        text = f"{there} of {count} networks already have results in {results.folder}"
+        print(text + ("" if options.quick else "; to train all of them, choose another --out"))
+
+
+def _report(command, module, lab, results, seeds, untrained):
+    """Print and write the results of all parts and, unless `untrained` is true, draw the figure."""
+    report = results.report(seeds, module, command, lab.quick)
+    print()
+    print_report(report)
+    if lab.quick:
+        print(f"\n{QUICK}")
+    if not untrained:
+        # May train: results copied from another machine come without their networks
+        module.draw(results.gather(seeds), results.folder / f"{results.name}.png", lab)
 
 
 def _measure(module, lab, results, seeds, untrained):
@@ -94,10 +106,13 @@ def _measure(module, lab, results, seeds, untrained):
     parts = results.parts
     if untrained:
         parts = {name: own for name, own in parts.items() if own["model"] is None}
+    jobs = [
+        results.job(name, seed, partial(module.measure, lab, name, settings, seed))
+        for name, settings in parts.items()
+        for seed in seeds
+    ]
     try:
-        for name, settings in parts.items():
-            for seed in seeds:
-                results.measure(name, seed, partial(module.measure, lab, name, settings, seed))
+        share(NAME, jobs, lab.stop)
     except DataError as error:
         if not any(results.read(seed) for seed in seeds):
             raise
@@ -109,7 +124,10 @@ def _parser():
         prog=f"python -m {NAME}",
         description="Reproduce a published experiment: train its networks, measure them, and"
         " print the published results beside ours. Without a name, list the experiments and the"
-        " results that exist.",
+        " results that exist. Several processes share the networks if the same command is started"
+        " in several terminals, on several machines with the same folder, or by mpiexec -n RANKS."
+        " No network is trained twice. A process that finds nothing left to do waits for the"
+        " others, in case one stops, and then prints the report; Ctrl-C ends the wait.",
         epilog="Example: python -m minicaps.experiments pairs --quick",
     )
     parser.add_argument("name", nargs="?", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
@@ -138,4 +156,4 @@ def _parser():
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    sys.exit(start(main, together=True))

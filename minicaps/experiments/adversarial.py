@@ -22,6 +22,7 @@ stronger attack may exist.
 import numpy as np
 
 from minicaps.backend import array_module, to_host
+from minicaps.cli.sharing import all_of
 from minicaps.data import Split
 from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary, tested
@@ -99,7 +100,7 @@ def trained(lab, part, seed):
 
 def networks(lab, seed):
     """Return the networks at equal accuracy and their epochs, as dictionaries keyed by part."""
-    folders = {part: trained(lab, part, seed) for part in parts(lab.quick)}
+    folders = all_of(lambda part: trained(lab, part, seed), parts(lab.quick))
     curves = {part: equal.validation_curve(folder) for part, folder in folders.items()}
     epochs = equal.epochs(curves)
     paths = {part: folder / f"epoch-{epochs[part]}.npz" for part, folder in folders.items()}

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from minicaps.cli.sharing import all_of
 from minicaps.data import Split, affine
 from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary, tested
@@ -71,7 +72,7 @@ def parts(quick):
 
 
 def measure(lab, part, settings, seed):
-    curves = {name: held_out(lab, name, seed) for name in parts(lab.quick)}
+    curves = all_of(lambda name: held_out(lab, name, seed), parts(lab.quick))
     folder, test = trained(lab, part, seed), lab.data(DATA, seed).test
     epochs = {"equal": equal.epochs(curves)[part], "last": settings["epochs"]}
     figures = {"held out": curves[part], "epoch": epochs["equal"], "equal": {}, "last": {}}

@@ -8,6 +8,7 @@ import numpy as np
 
 from minicaps import data
 from minicaps.backend import Device
+from minicaps.cli.sharing import speaking_as
 from minicaps.cli.signals import StopRequest
 from minicaps.data.images import write_picture
 from minicaps.errors import CheckpointError
@@ -71,31 +72,42 @@ class Lab:
 
         part: name of the network. Returns the run folder, which contains `summary.json` and a
         checkpoint `epoch-k.npz` for every epoch k. Raises ExperimentError if the folder already
-        contains a network that was trained with different options.
+        contains a network that was trained with different options, and `minicaps.storage.InUse` if
+        another process is training the network.
         """
         folder = self.folder / f"{part}-seed-{given['seed']}"
         options = complete(written_out(given) | {"device": self.device.kind, "out": str(folder)})
         results_folder(folder, "start where you may write: networks go to runs/experiments")
+        if (folder / "summary.json").exists():  # finished, so it needs no lock
+            if (folder / "last.npz").exists():
+                saved = checkpoint.load(folder / "last.npz", ("options",))
+                _check_options(folder, saved[1]["options"], options.to_dict())
+            read_summary(folder)  # fails now if it is damaged
+            return folder
         with checkpoint.resuming(folder) as saved:
+            if (folder / "summary.json").exists():  # another process has just finished it
+                return folder
             if saved:
                 _check_options(folder, saved[1]["options"], options.to_dict())
-            if (folder / "summary.json").exists():
-                read_summary(folder)  # fails now if it is damaged
-                return folder
-            print(f"\n{folder}" + (": resuming" if saved else ""))
-            display = KeepEpochs(NAME, quiet=False)
-            trainer = Trainer(options, dataset, self.device, folder, display, self.stop)
-            if saved:
-                try:
-                    trainer.load(*saved)
-                except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-                    raise ExperimentError(
-                        f"cannot resume from {folder / 'last.npz'}: move {folder} away ({error!r})"
-                    ) from error
-            summary = trainer.run()
-            learned = {"images_learned": len(trainer.training) * trainer.epoch}
-            write_json(folder / "summary.json", summary | learned)
+            with speaking_as(folder.name):
+                self._finish(folder, options, dataset, saved)
         return folder
+
+    def _finish(self, folder, options, dataset, saved):
+        """Train a network, from its last checkpoint `saved` if there is one."""
+        print(f"\n{folder}" + (": resuming" if saved else ""))
+        display = KeepEpochs(NAME, quiet=False)
+        trainer = Trainer(options, dataset, self.device, folder, display, self.stop)
+        if saved:
+            try:
+                trainer.load(*saved)
+            except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+                raise ExperimentError(
+                    f"cannot resume from {folder / 'last.npz'}: move {folder} away ({error!r})"
+                ) from error
+        summary = trainer.run()
+        learned = {"images_learned": len(trainer.training) * trainer.epoch}
+        write_json(folder / "summary.json", summary | learned)
 
     def model(self, path):
         """Load a network from a checkpoint, or from the best epoch in a run folder."""

@@ -5,9 +5,10 @@ import statistics
 from pathlib import Path
 
 from minicaps.cli.measuring import describe_machine
+from minicaps.cli.sharing import Job
 from minicaps.experiments.lab import ExperimentError
 from minicaps.experiments.significance import mcnemar, only, wilson
-from minicaps.storage import results_folder, write_json
+from minicaps.storage import claimed, results_folder, write_json
 
 # Words with nearly the same meaning in all tables; an experiment's own `KEY` takes precedence
 COMMON_KEY = {
@@ -60,14 +61,19 @@ class Results:
                 )
         return found
 
-    def measure(self, part, seed, work):
-        """Save the return value of work() as the results of a part, unless they already exist."""
-        if part in self.read(seed):
-            return
-        print(f"\n{part}, seed {seed}")
-        machine = describe_machine()
-        entry = {"settings": self.parts[part], "figures": work(), "machine": machine}
-        write_json(self._path(seed), self.read(seed) | {part: entry})
+    def job(self, part, seed, work):
+        """Return the `Job` of saving the return value of work() as the results of a part."""
+        title = f"{part}, seed {seed}"
+
+        def measure():
+            machine = describe_machine()
+            entry = {"settings": self.parts[part], "figures": work(), "machine": machine}
+            path = self._path(seed)
+            with claimed(f"{path}.lock", wait=True):  # other processes measure other parts
+                write_json(path, self.read(seed) | {part: entry})
+
+        lock = self.folder / self.name / f"{title}.lock"
+        return Job(title, f"\n{title}", lock, lambda: part in self.read(seed), measure)
 
     def gather(self, seeds):
         """Return, for each part, a list with the results of every seed that was measured."""

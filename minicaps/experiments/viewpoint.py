@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from minicaps.cli.sharing import all_of
 from minicaps.data import strokes as drawn
 from minicaps.data.strokes import POSE_NAMES, POSE_RANGES
 from minicaps.experiments import equal
@@ -65,10 +66,12 @@ def parts(quick):
 def measure(lab, part, settings, seed):
     strokes = lab.data(settings["data"], seed)
     familiar = replace(strokes, train=known(strokes.train), test=known(strokes.test))
-    folders = {
-        name: lab.train(name.replace(" ", "-"), familiar, own | {"seed": seed})
-        for name, own in parts(lab.quick).items()
-    }
+
+    def trained(name):
+        options = parts(lab.quick)[name] | {"seed": seed}
+        return lab.train(name.replace(" ", "-"), familiar, options)
+
+    folders = all_of(trained, parts(lab.quick))
     curves = {name: equal.validation_curve(folder) for name, folder in folders.items()}
     summary = read_summary(folders[part])
     epochs = {"equal": equal.epochs(curves)[part], "best": summary["best_epoch"]}

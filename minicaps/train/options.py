@@ -315,7 +315,7 @@ def _optimization_options(group):
 def _run_options(group):
     text = "seed of initial values, drawn data, order, augmentation"
     _add(group, "seed", text, metavar="N", type=_WHOLE)
-    text = "train N runs with different seeds; report the spread"
+    text = "train N runs, shared among ranks; report the spread"
     _add(group, "seeds", text, metavar="N", type=number(int, 2))
     text = "start from the best parameters of another run"
     _add(group, "start_from", text, metavar="FOLDER")

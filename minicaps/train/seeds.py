@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 from minicaps import ranks
 from minicaps.cli.command import usage
+from minicaps.cli.sharing import Job, share
 from minicaps.errors import escaped
 from minicaps.runs import checkpoint
 from minicaps.runs.configuration import options_of
@@ -18,10 +20,16 @@ def begin(session, options):
     """Train runs with consecutive seeds, using a subfolder seed-K for each seed K."""
     folder = Path(options.run.out)
     with usage():
-        ranks.by_root(check_unused, folder)
-    ranks.by_root(results_folder, folder)
-    with ranks.held_by_root(locked(folder)):
-        _runs(session, folder, options, {})
+        ranks.by_root(_prepare, folder, options)
+    _runs(session, folder, options, {})
+
+
+def _prepare(folder, options):
+    check_unused(folder)
+    results_folder(folder)
+    with locked(folder):
+        check_unused(folder)  # another command may have begun since
+        _write_config(folder, options)
 
 
 def is_repeated(folder):
@@ -33,12 +41,16 @@ def is_repeated(folder):
 
 
 def go_on(session, folder, given):
-    """Finish the runs that `begin` left incomplete; a larger value of --seeds adds more runs."""
+    """Finish the runs that `begin` left incomplete; a larger value of --seeds adds more runs.
+
+    Several processes may do this at the same time, also while `begin` is training: a run belongs to
+    the process that begins it.
+    """
     folder = Path(folder)
-    with ranks.held_by_root(locked(folder)):
-        with usage():
-            options = resumed(folder / "config.json", _options(folder), given)
-        _runs(session, folder, options, given)
+    with usage():
+        options = resumed(folder / "config.json", _options(folder), given)
+    ranks.by_root(_write_config, folder, options)
+    _runs(session, folder, options, given)
 
 
 def _options(folder):
@@ -50,17 +62,23 @@ def _options(folder):
     return options
 
 
+def _write_config(folder, options):
+    write_json(folder / "config.json", {"options": options.to_dict()})
+
+
 def _runs(session, folder, options, given):
-    ranks.by_root(write_json, folder / "config.json", {"options": options.to_dict()})
+    """Train all runs, together with other processes; report the spread of their results."""
     first, count = options.run.seed, options.run.seeds
-    summaries = []
-    for seed in range(first, first + count):
-        if not options.run.quiet:
-            print(f"Seed {seed} ({seed - first + 1} of {count})")
-        own = folder / f"seed-{seed}"
+    folders = {seed: folder / f"seed-{seed}" for seed in range(first, first + count)}
+    jobs = []
+    for seed, own in folders.items():
         one = options.replace(seed=seed, seeds=None, out=str(own), resume=None)
-        summaries.append(_one(session, own, one, given))
-    summary = spread(summaries, session.command)
+        heading = f"Seed {seed} ({seed - first + 1} of {count})"
+        done, work = partial(_is_done, own, one), partial(_one, session, own, one, given)
+        jobs.append(Job(f"seed {seed}", heading, folder / f"seed-{seed}.lock", done, work))
+    with session.stop.listening():
+        share(session.name, jobs, session.stop, options.run.quiet)
+    summary = spread([_summary(own) for own in folders.values()], session.command)
     ranks.by_root(write_json, folder / "summary.json", summary)
     found = summary["test_accuracy"]
     print(
@@ -70,20 +88,30 @@ def _runs(session, folder, options, given):
     print(f"Results: {escaped(folder)}/ (summary.json and a folder for each seed)")
 
 
-def _one(session, folder, options, given):
-    """Return the summary of the run with one seed, training or resuming the run if necessary."""
-    if not (folder / "last.npz").exists():
-        if (folder / "config.json").exists():  # killed before anything was saved
-            ranks.by_root(shutil.rmtree, folder)
-        return session.begin(options)
+def _summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def _is_done(folder, options):
+    """Return whether the run in a folder has been trained as the options ask."""
+    wanted = options.optimization
+    asked = {"epochs": wanted.epochs, "patience": wanted.patience}
+    if wanted.epochs is None:  # chosen by the data, as it was then
+        del asked["epochs"]
     try:
-        summary = json.loads((folder / "summary.json").read_text())
-        wanted = options.optimization
-        asked = {"epochs": wanted.epochs, "patience": wanted.patience}
-        if wanted.epochs is None:  # chosen by the data, as it was then
-            del asked["epochs"]
-        if all(summary["options"][key] == value for key, value in asked.items()):
-            return summary
+        known = _summary(folder)["options"]
+        trained = all(known[key] == value for key, value in asked.items())
+        return trained and (folder / "last.npz").exists()
     except (OSError, ValueError, TypeError, LookupError):  # unfinished or damaged
-        pass
-    return session.go_on(folder, {k: v for k, v in given.items() if k not in ("seeds", "resume")})
+        return False
+
+
+def _one(session, folder, options, given):
+    """Train or resume the run with one seed."""
+    if (folder / "last.npz").exists():
+        given = {k: v for k, v in given.items() if k not in ("seeds", "resume")}
+        session.go_on(folder, given)
+        return
+    if (folder / "config.json").exists():  # killed before anything was saved
+        shutil.rmtree(folder)
+    session.begin(options)

@@ -15,6 +15,7 @@ from thinning import thinned
 from tiny_runs import TINY, assert_equal_runs, finish, go_on, run, send_in_call, start, summary
 
 from minicaps import plotting
+from minicaps.cli.signals import StopRequest
 from minicaps.runs import checkpoint
 from minicaps.train import __main__ as train
 from minicaps.train import resume
@@ -121,3 +122,17 @@ def run_again(*arguments):
 
 def parts(folder):
     return {path.name for path in folder.glob("*.part")}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_requests_to_stop_may_be_listened_for_within_such_a_block(inside):
+    """The handlers change back at the end of the outer block, or after the first signal."""
+    stop, before = StopRequest(), signal.getsignal(signal.SIGTERM)
+    with stop.listening():
+        with stop.listening():
+            if inside:
+                signal.raise_signal(signal.SIGTERM)
+        if not inside:
+            signal.raise_signal(signal.SIGTERM)
+        assert stop.signal == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == before

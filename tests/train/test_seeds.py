@@ -3,13 +3,17 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from mpi import needs_mpi
+from shared_experiments import begin, begun
 from tiny_runs import (
     TINY,
     assert_equal_runs,
+    finish,
     go_on,
     parameters,
     refused,
@@ -125,3 +129,43 @@ def test_what_does_not_go_with_it_is_refused(capsys):
 def test_a_run_in_a_folder_of_seeds_goes_on_alone():
     folder = run("--seeds", "2")
     assert saved(go_on(folder / "seed-1", "--epochs", "2"))[1]["progress"]["epoch"] == 2
+
+
+SEEDS = ("minicaps.train", *TINY[:-1], "--seeds", "3", "--out", "run")
+RUNS = ["seed-0", "seed-1", "seed-2"]
+
+
+@pytest.mark.slow
+def test_several_processes_train_each_seed_once(tmp_path):
+    """Others join with --resume, even before the first checkpoint exists."""
+    there, alone = tmp_path / "there", tmp_path / "alone"
+    assert finish(begin(alone, SEEDS))[0] == 0
+    processes = [begin(there, SEEDS, slow=0.3)]
+    while not begun(there):
+        assert processes[0].poll() is None
+        time.sleep(0.05)
+    resume = ("minicaps.train", "--resume", "run")
+    processes += [begin(there, resume, slow=0.1) for _ in range(2)]
+    for process in processes:
+        code, out, _ = finish(process)
+        assert code == 0 and "Test accuracy over 3 seeds: mean" in out
+    assert sorted(name for name, *_ in begun(there)) == RUNS
+    for name in RUNS:
+        assert_equal_runs(there / "run" / name, alone / "run" / name)
+    assert sorted(os.listdir(there / "run")) == ["config.json", *RUNS, "summary.json"]
+
+
+@pytest.mark.slow
+@needs_mpi
+def test_ranks_share_the_seeds(tmp_path):
+    there, alone = tmp_path / "there", tmp_path / "alone"
+    code, out, _ = finish(begin(there, SEEDS, ranks=2))
+    assert code == 0
+    assert finish(begin(alone, SEEDS, cores=max(1, len(os.sched_getaffinity(0)) // 2)))[0] == 0
+    for name in RUNS:
+        assert_equal_runs(there / "run" / name, alone / "run" / name)
+        assert f"[{name.replace('-', ' ')}] epoch 1/1" in out
+    assert sorted(name for name, *_ in begun(there)) == RUNS
+    assert out.count("Test accuracy over 3 seeds: mean") == 1
+    assert finish(begin(there, ("minicaps.train", "--resume", "run"), ranks=3))[0] == 0
+    assert sorted(name for name, *_ in begun(there)) == RUNS  # nothing was left to do

@@ -93,6 +93,10 @@ def test_without_torch_it_says_what_to_install(monkeypatch, capsys):
         (["--what", "routing", "--preset", "small"], "--preset has no effect with --what routing"),
         (["--profile", "--what", "train", "routing"], "--profile shows only the ops of CapsNet"),
         (["--profile", "--against", "torch"], "--profile shows only the ops of minicaps"),
+        (["--profile", "--what", "scaling"], "--profile shows only the ops of CapsNet"),
+        (["--what", "scaling", "--against", "torch"], "--against has no effect with --what scal"),
+        (["--figure", "x.png"], "--figure draws the scaling: add --what scaling"),
+        (["--what", "scaling", "--figure", "x.png", "--batch", "1", "2"], "for one --batch"),
     ],
 )
 def test_senseless_options_are_refused_before_any_work(options, reason, monkeypatch, capsys):

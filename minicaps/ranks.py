@@ -12,6 +12,8 @@ import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,16 +21,26 @@ from minicaps.errors import UserError
 
 # Variables in which the launchers of MPICH, Intel MPI, Open MPI and PMIx tell the number of ranks
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE")
+NUMBERS = {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}
 LAUNCHER = ("PMI", "OMPI_", "PMIX_", "MPI_LOCAL")  # first letters of their variables
 PATIENCE = 3.0  # seconds in which all ranks should meet an error that they have in common
 
 _alone = ContextVar("alone", default=False)
-_share = ContextVar("share", default=None)
+_share: ContextVar["Share | None"] = ContextVar("share", default=None)
+
+
+class _World(NamedTuple):
+    """MPI and the communicator of all ranks, another one for failures, and the value of `local`."""
+
+    mpi: ModuleType
+    all: Any
+    failures: Any
+    local: tuple[int, int, int]
 
 
 @functools.cache
-def _mpi():
-    """Return mpi4py's MPI if a launcher started several ranks, else None."""
+def _started():
+    """Return the `_World` if a launcher started several ranks, which all call this, else None."""
     if not any(os.environ.get(name, "1") != "1" for name in SIZES):
         return None
     try:
@@ -43,12 +55,20 @@ def _mpi():
             "mpiexec started several processes, but mpi4py belongs to a different MPI and sees only"
             " one: use the mpiexec of the environment in which mpi4py is installed"
         )
-    return MPI
+    here = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
+    bound = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    local = here.rank, here.size, here.allgather(bound).count(bound)
+    return _World(MPI, MPI.COMM_WORLD, MPI.COMM_WORLD.Dup(), local)
 
 
 def _world():
     """Return the communicator of all ranks, or None if this process counts as a single rank."""
-    return None if _alone.get() or _mpi() is None else _mpi().COMM_WORLD
+    return None if _alone.get() or _started() is None else _started().all
+
+
+def is_told_to_print() -> bool:
+    """Return whether the launcher calls this process rank 0; this does not need mpi4py."""
+    return "0" in {os.environ.get(name) for name in NUMBERS} or not NUMBERS & os.environ.keys()
 
 
 # ---- who is here
@@ -69,18 +89,13 @@ def is_root() -> bool:
     return rank() == 0
 
 
-@functools.cache
 def local() -> tuple[int, int, int]:
     """Return this rank's number among those of its machine, their number, and their rivals.
 
     The rivals are the ranks that may run on the same cores, this one included. Some launchers bind
     each rank to its own cores. Processes that count as single ranks still share the machine.
     """
-    if _mpi() is None:
-        return 0, 1, 1
-    here = _mpi().COMM_WORLD.Split_type(_mpi().COMM_TYPE_SHARED)
-    bound = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    return here.rank, here.size, here.allgather(bound).count(bound)
+    return started.local if (started := _started()) else (0, 1, 1)
 
 
 @contextmanager
@@ -125,20 +140,20 @@ def total(array: np.ndarray) -> np.ndarray:
     if (world := _world()) is None:
         return array
     summed = np.array(array, order="C")
-    world.Allreduce(_mpi().IN_PLACE, summed)
+    world.Allreduce(_started().mpi.IN_PLACE, summed)
     return summed
 
 
 def add_up(flat: np.ndarray) -> None:
     """Replace a contiguous array on the host by the sum of those of all ranks, in place."""
     if world := _world():
-        world.Allreduce(_mpi().IN_PLACE, flat)
+        world.Allreduce(_started().mpi.IN_PLACE, flat)
 
 
 def agree(flag) -> bool:
     """Return whether the flag is true on any rank."""
     world = _world()
-    return bool(flag) if world is None else world.allreduce(bool(flag), _mpi().LOR)
+    return bool(flag) if world is None else world.allreduce(bool(flag), _started().mpi.LOR)
 
 
 def gather(value) -> list:
@@ -156,10 +171,12 @@ def barrier() -> None:
 def by_root(function, *arguments):
     """Call function(*arguments) on rank 0 only; return its result, or raise its error, everywhere.
 
-    The function must not call a collective function, or it must be able to run as a single rank.
+    Rank 0 counts as a single rank meanwhile. It starts when all ranks are here, so none of them
+    still looks at files as they were before.
     """
     if (world := _world()) is None:
         return function(*arguments)
+    world.Barrier()
     result = error = None
     if world.rank == 0:
         try:
@@ -171,6 +188,21 @@ def by_root(function, *arguments):
     if error is not None:
         raise error
     return result
+
+
+@contextmanager
+def held_by_root(context):
+    """Enter a context manager, such as a lock, on rank 0 only; errors of entering it are shared."""
+    if _world() is None:
+        with context:
+            yield
+        return
+    by_root(context.__enter__)
+    try:
+        yield
+    finally:
+        if is_root():
+            context.__exit__(None, None, None)
 
 
 # ---- each rank's share of a batch
@@ -227,27 +259,14 @@ def all_fail() -> bool:
 
     If they did not, they wait for this rank in a sum, and only `abort` ends them.
     """
-    if (world := _world()) is None:
+    if _world() is None:
         return True
-    met, end = _failing().Ibarrier(), time.monotonic() + PATIENCE
+    met, end = _started().failures.Ibarrier(), time.monotonic() + PATIENCE
     while not (here := met.Test()) and time.monotonic() < end:
         time.sleep(0.01)
     return here
 
 
-@functools.cache
-def _failing():
-    """Return a communicator for failures only; all ranks must make it before any fails."""
-    return _mpi().COMM_WORLD.Dup()
-
-
-def begin() -> None:
-    """Prepare this rank; all ranks call it before they work."""
-    if _world():
-        _failing()
-        local()
-
-
 def abort(code: int) -> None:
     """End all ranks at once."""
-    _mpi().COMM_WORLD.Abort(code)
+    _started().all.Abort(code)

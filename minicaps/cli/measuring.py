@@ -12,15 +12,16 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 import minicaps
+from minicaps import ranks
 from minicaps.errors import ProcessError
-from minicaps.threads import cores
+from minicaps.threads import all_cores, cores
 
 
 def describe_machine():
     """Return the hardware, software versions and system load, which affect measured times."""
     return {
         "cpu": _cpu_model(),
-        "cores": cores(),
+        "cores": all_cores(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "minicaps": minicaps.__version__,
@@ -110,7 +111,8 @@ def output_of(line, module, stdin=subprocess.DEVNULL):
     Raises ProcessError with the last line of the error output if the command fails.
     """
     paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    environment = ranks.without_launcher(os.environ)  # the process is no rank, unless it starts some
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     done = subprocess.run(line, stdin=stdin, capture_output=True, text=True, env=environment)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if re.match(r"[\w.]+: ", line)]

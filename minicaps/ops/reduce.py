@@ -8,11 +8,12 @@ import math
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from minicaps.backend import array_module
+from minicaps import ranks
+from minicaps.backend import array_module, to_host
 from minicaps.ops.math import as_float
 from minicaps.tensor import op
 
-__all__ = ["logsumexp", "max", "mean", "sum"]
+__all__ = ["logsumexp", "max", "mean", "sum", "total"]
 
 
 def _kept(shape, axis):
@@ -75,3 +76,13 @@ def logsumexp(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = 
     y = xp.where(empty, -math.inf, top + xp.log(total)).astype(x.dtype)
     y = y if keepdims else y.squeeze(axis)
     return y, lambda g: g.reshape(kept) * (e / total).astype(x.dtype)
+
+
+@op
+def total(x):
+    """Sum over the ranks, y = Σ_r x_r, so that ∂(Σ_s L_s)/∂x_r = Σ_s ∂L_s/∂y for every rank r."""
+
+    def over_ranks(array):
+        return array_module(array).asarray(ranks.total(to_host(array)))
+
+    return over_ranks(x), over_ranks

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from minicaps import ranks
 from minicaps.errors import CheckpointError
 from minicaps.storage import locked, replacing
 
@@ -83,7 +84,7 @@ def resuming(folder):
 
     The value is None if the folder does not contain a checkpoint yet.
     """
-    with locked(folder):
+    with ranks.held_by_root(locked(folder)):
         last = Path(folder, "last.npz")
         yield load(last, ("model", "options", "progress")) if last.exists() else None
 

@@ -7,6 +7,7 @@ import statistics
 import numpy as np
 
 import minicaps
+from minicaps import ranks
 from minicaps.backend import to_host
 from minicaps.cli.measuring import describe_machine
 from minicaps.data import NAMES, Split, baselines
@@ -49,7 +50,7 @@ def results(trainer) -> dict:
         row = trainer.history[epoch - 1]
         found |= {kind: row[kind] for kind in kinds if kind in row}
     if samples and not test.multi and trainer.options.data.name not in NAMES:
-        found["baselines"] = _baselines(trainer)
+        found["baselines"] = ranks.by_root(_baselines, trainer)
         counts = count_classes(to_host(trainer.training.labels), len(trainer.data.class_names))
         worse = diagnosis.no_better(found, trainer.options, counts)
         trainer.warnings |= {"linear": worse} if worse else {}
@@ -92,6 +93,7 @@ def circumstances(trainer, command) -> dict:
             "platform": platform.platform(),
             **{key: machine[key] for key in ("cpu", "cores", "blas")},
         },
+        "ranks": {"count": ranks.count(), "threads": machine["threads"]},
         "seed": trainer.options.run.seed,
         "options": trainer.options.to_dict(),
         "notes": list(trainer.data.notes),

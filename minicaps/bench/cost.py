@@ -5,7 +5,7 @@ Every rank can send one message and receive another at the same time, and does n
 messages of others (Hockney 1994; Thakur, Rabenseifner, and Gropp 2005). Times are in seconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -80,17 +80,18 @@ def fastest(ranks: int, size: float, link: Link) -> str:
 
 
 class Step(NamedTuple):
-    """Time of a training step on one rank: fixed + per_image · images.
+    """Measured seconds of a training step on one rank, for growing numbers of images.
 
     backward: share of this time that the backward pass takes.
     """
 
-    fixed: float
-    per_image: float
+    images: Sequence[int]
+    seconds: Sequence[float]
     backward: float
 
-    def seconds(self, images: int) -> float:
-        return self.fixed + self.per_image * images
+    def seconds_of(self, images: float) -> float:
+        """Interpolate between the measured numbers of images."""
+        return float(np.interp(images, self.images, self.seconds))
 
 
 def step_seconds(
@@ -103,7 +104,7 @@ def step_seconds(
 
     images: number of images on the busiest rank.
     """
-    compute = step.seconds(images)
+    compute = step.seconds_of(images)
     if ranks == 1:
         return compute
     part = size / buckets
@@ -114,11 +115,11 @@ def step_seconds(
     return compute + end - step.backward * compute
 
 
-# ---- fits
+# ---- fit
 
 
 def fit_link(
-    measured: list[tuple[int, float, float]],
+    measured: Sequence[tuple[int, float, float]],
     per_added: float,
     work: Callable[[int, float], Work],
 ) -> tuple[Link, float]:
@@ -133,38 +134,18 @@ def fit_link(
     work
         The sum that was used: `tree`, `ring` or `halving`.
 
-    The fit minimizes the squares of relative errors; neither parameter is negative.
+    The fit minimizes the squares of relative errors. A parameter that would be negative is zero.
     """
     works = [work(ranks, size) for ranks, size, _ in measured]
     seconds = np.array([taken for *_, taken in measured])
-    columns = np.array([[w.messages, w.sent] for w in works], float)
-    rest = per_added * np.array([w.added for w in works])
-    (latency, per_byte), error = _relative_fit(columns, rest, seconds)
-    return Link(latency, per_byte, per_added), error
-
-
-def fit_step(measured: list[tuple[int, float]], backward: float) -> tuple[Step, float]:
-    """Fit a step to measured (images, seconds), and return it and its largest relative error.
-
-    backward: measured share of the backward pass.
-    """
-    images, seconds = np.array(measured, float).T
-    columns = np.stack([np.ones_like(images), images], axis=1)
-    (fixed, per_image), error = _relative_fit(columns, np.zeros_like(seconds), seconds)
-    return Step(fixed, per_image, backward), error
-
-
-def _relative_fit(columns, rest, seconds):
-    """Fit columns @ (a, b) + rest to the seconds with a, b ≥ 0, by least relative squares.
-
-    Returns (a, b) and the largest relative error. If the best a or b would be negative, it is zero.
-    """
-    scaled, target = columns / seconds[:, None], 1 - rest / seconds
+    columns = np.array([[w.messages, w.sent] for w in works]) / seconds[:, None]
+    target = 1 - per_added * np.array([w.added for w in works]) / seconds
     found = []
     for kept in ([0, 1], [0], [1], []):
         some = np.zeros(2)
-        some[kept] = np.linalg.lstsq(scaled[:, kept], target, rcond=None)[0]
+        some[kept] = np.linalg.lstsq(columns[:, kept], target, rcond=None)[0]
         if (some >= 0).all():
-            found.append((float(((scaled @ some - target) ** 2).sum()), some))
-    _, best = min(found, key=lambda pair: pair[0])
-    return tuple(map(float, best)), float(np.abs(scaled @ best - target).max())
+            off = columns @ some - target
+            found.append((float(off @ off), float(np.abs(off).max()), some.tolist()))
+    _, error, (latency, per_byte) = min(found)
+    return Link(latency, per_byte, per_added), error

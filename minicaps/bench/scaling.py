@@ -14,7 +14,7 @@ from minicaps.bench import cost
 from minicaps.bench import scaling_tables as tables
 from minicaps.bench.cases import Case
 from minicaps.bench.on_ranks import added_byte, timed_step
-from minicaps.cli.measuring import output_of
+from minicaps.cli.measuring import describe_machine, output_of
 from minicaps.plotting.speedups import speedups
 from minicaps.threads import cores
 
@@ -37,11 +37,12 @@ def measure(presets, batch, repeats):
         "buckets": BUCKETS,
         "networks": NETWORKS,
     }
-    found["threads"], found["per_added"] = cores(), added_byte(SIZES[-1], 4 * repeats)
+    found |= {"cpu": describe_machine()["cpu"], "threads": cores()}
+    found["per_added"] = added_byte(SIZES[-1], 4 * repeats)
     reason = cannot_measure()
     if reason:
         print(f"minicaps.bench: {reason}", file=sys.stderr)
-    counts = [] if reason else rank_counts(min(cores(), batch))
+    counts = [] if reason else doubling(min(cores(), batch))
     order = {"presets": presets, "batch": batch, "sizes": SIZES, "repeats": repeats}
     bar = tqdm(counts, desc="ranks", unit="count", leave=False, disable=None)
     found["measured"] = [run_ranks(n, order) for n in bar]
@@ -54,7 +55,7 @@ def measure(presets, batch, repeats):
     return found
 
 
-def rank_counts(most):
+def doubling(most):
     """Return 1, 2, 4, … and finally `most`."""
     return sorted({*(2**k for k in range(most.bit_length())), most})
 
@@ -94,22 +95,20 @@ def fit_sums(measured, per_added):
 def model(preset, batch, repeats, per_added):
     """Measure steps of one rank on all cores, and model ranks on as many machines.
 
-    Returns the fitted step, and a row of times for each network and number of ranks.
+    Returns the measured step, and a row of times for each network and number of ranks.
     """
-    sizes = sorted({1, -(-batch // 16), -(-batch // 4), batch})
-    bar = tqdm(sizes, desc=f"steps of {preset}", unit="size", leave=False, disable=None)
+    bar = tqdm(doubling(batch), desc=f"steps of {preset}", leave=False, disable=None)
     timed = {images: timed_step(preset, images, repeats) for images in bar}
-    largest = timed[batch]
-    steps = [(images, one["step"]) for images, one in timed.items()]
-    step, error = cost.fit_step(steps, largest["backward"] / largest["step"])
+    seconds = [one["step"] for one in timed.values()]
+    share = timed[batch]["backward"] / timed[batch]["step"]
+    step = cost.Step(list(timed), seconds, share)
     size = 4 * Case("train", preset, 1).material()[0].number_of_parameters()
     rows = []
     for network, (latency, per_byte) in NETWORKS.items():
         link = cost.Link(latency, per_byte, per_added)
-        for n in rank_counts(MOST):
+        for n in doubling(MOST):
             rows.append({"network": network, **simulate(step, batch, n, size, link)})
-    fitted = {**step._asdict(), "error": error}
-    return {"preset": preset, "bytes": size, "steps": steps, "fitted": fitted, "rows": rows}
+    return {"preset": preset, "bytes": size, "step": step._asdict(), "rows": rows}
 
 
 def simulate(step, batch, count, size, link):

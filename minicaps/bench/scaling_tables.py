@@ -67,23 +67,23 @@ def print_models(found):
 
 def assumptions(found):
     """Return the assumptions of the model in a few lines."""
-    lines = [f"assumed: machines like this one, each with one rank of {found['threads']} threads;"]
+    lines = [f"Assumed: a rank of {found['threads']} threads on each machine ({found['cpu']});"]
     for name, (latency, per_byte) in found["networks"].items():
         link = _described(Link(latency, per_byte, found["per_added"]))
-        lines.append(f"    {name} between them: {link}, no other traffic;")
+        lines.append(f"{name} between machines: {link}, no other traffic;")
     lines += [
-        "    the fastest of tree (recursive doubling), ring and halving sums gradients after the",
-        f"    step or, hidden, in {found['buckets']} equal buckets during the backward pass, at no",
-        "    cost for it; copying gradients takes no time; more machines than images do not help",
+        "the fastest of tree (recursive doubling), ring and halving sums the gradients after the",
+        f"step or, hidden, in {found['buckets']} equal buckets in the backward pass, which they do",
+        "not slow; copying them takes no time, and each rank has at least one image",
     ]
     return "\n".join(lines)
 
 
 def _print_model(model, networks):
-    step = model["fitted"]
-    print(f"\n{model['preset']}: gradients of {model['bytes'] / 1e6:.1f} MB; a step takes", end="")
-    print(f" {1e3 * step['fixed']:.1f} ms + {1e3 * step['per_image']:.3f} ms per image", end="")
-    print(f" (off by at most {step['error']:.0%})")
+    step = model["step"]
+    print(f"\n{model['preset']}: gradients of {model['bytes'] / 1e6:.1f} MB; measured here, ms:")
+    print("images" + "".join(f"{images:>9,}" for images in step["images"]))
+    print("step  " + "".join(f"{1e3 * taken:9,.1f}" for taken in step["seconds"]))
     heads = f"{'sum ms':>9}{'':>9}{'strong':>7}{'hidden':>7}{'weak':>6}{'hidden':>7}"
     print(f"{'':6}" + "".join(f"{name:>45}" for name in networks))
     print(f"{'ranks':>6}" + len(networks) * heads)

@@ -111,7 +111,7 @@ def output_of(line, module, stdin=subprocess.DEVNULL):
     Raises ProcessError with the last line of the error output if the command fails.
     """
     paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
-    environment = ranks.without_launcher(os.environ)  # the process is no rank, unless it starts some
+    environment = ranks.without_launcher(os.environ)  # the process is no rank of ours
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     done = subprocess.run(line, stdin=stdin, capture_output=True, text=True, env=environment)
     if done.returncode:

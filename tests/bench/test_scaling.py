@@ -61,7 +61,7 @@ def test_measurements_and_model_are_printed_written_and_drawn(made, tmp_path, ca
     assert [model["preset"] for model in found["models"]] == ["paper", "small"]
     for model in found["models"]:
         assert [row["ranks"] for row in model["rows"][:11]] == [2**k for k in range(11)]
-        assert model["fitted"]["per_image"] == pytest.approx(0.001)
+        assert model["step"]["images"] == [1, 2, 4, 8, 16, 32, 64]
     assert "10 Gbit/s between them: 50.0 µs per message, 0.80 ns per byte" in printed
     assert max(map(len, printed.splitlines())) <= 100
     assert Image.open(picture).format == "PNG"
@@ -87,7 +87,7 @@ def test_speed_up_counts_images_per_second():
 
 @pytest.mark.parametrize(("most", "counts"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6])])
 def test_the_numbers_of_ranks_double(most, counts):
-    assert scaling.rank_counts(most) == counts
+    assert scaling.doubling(most) == counts
 
 
 def test_without_mpi_it_says_what_to_install_and_models(monkeypatch, capsys):
@@ -97,7 +97,7 @@ def test_without_mpi_it_says_what_to_install_and_models(monkeypatch, capsys):
     assert bench.main(options) == 0
     out, err = capsys.readouterr()
     assert err.count("\n") == 1 and 'pip install -e ".[mpi]"' in err
-    assert "measured here" not in out and "1,024" in out
+    assert "efficiency: 100%" not in out and "1,024 " in out
 
 
 def test_the_benchmark_is_not_started_by_mpiexec(monkeypatch, capsys):

@@ -2,13 +2,16 @@
 
 import importlib.util
 import json
+import sys
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from minicaps.bench import __main__ as bench
 from minicaps.bench import cost, on_ranks, scaling
 from minicaps.bench.scaling_tables import speed_up
+from minicaps.cli.measuring import output_of
 from minicaps.errors import ProcessError
 
 needs_mpi = pytest.mark.skipif(
@@ -62,7 +65,7 @@ def test_measurements_and_model_are_printed_written_and_drawn(made, tmp_path, ca
     for model in found["models"]:
         assert [row["ranks"] for row in model["rows"][:11]] == [2**k for k in range(11)]
         assert model["step"]["images"] == [1, 2, 4, 8, 16, 32, 64]
-    assert "10 Gbit/s between them: 50.0 µs per message, 0.80 ns per byte" in printed
+    assert "10 Gbit/s between machines: 50.0 µs per message, 0.80 ns per byte" in printed
     assert max(map(len, printed.splitlines())) <= 100
     assert Image.open(picture).format == "PNG"
 
@@ -117,6 +120,28 @@ def test_two_ranks_are_measured():
     assert all(0 < s["sum"] < s["step"] for s in found["steps"])
     assert [size for size, _ in found["sums"]] == [1024, 4096]
     assert all(taken > 0 for _, taken in found["sums"])
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from minicaps import ranks
+from minicaps.bench.on_ranks import SharedStep
+step = SharedStep("small", 3)
+step()
+if ranks.is_root():
+    np.save(sys.argv[1], np.concatenate([p.grad.ravel() for p in step.parameters]))
+"""
+
+
+@needs_mpi
+def test_two_ranks_compute_the_gradient_of_one(tmp_path):
+    line = [scaling.launcher(), "-n", "2", sys.executable, "-c", SCRIPT, str(tmp_path / "g.npy")]
+    output_of(line, "of the test")
+    step = on_ranks.SharedStep("small", 3)
+    step()
+    alone = np.concatenate([p.grad.ravel() for p in step.parameters])
+    np.testing.assert_allclose(np.load(tmp_path / "g.npy"), alone, atol=1e-6 * abs(alone).max())
 
 
 @needs_mpi

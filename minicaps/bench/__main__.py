@@ -43,6 +43,9 @@ def main(arguments=None) -> int:
 
 
 def _run(options):
+    if ranks.count() > 1:
+        text = "start the benchmarks without mpiexec; --what scaling starts the ranks itself"
+        return fail(NAME, text, code=2) if ranks.is_root() else 2
     report = describe_machine()
     if options.against:
         try:
@@ -95,8 +98,6 @@ def _contradiction(options):
         return "--figure draws the scaling: add --what scaling"
     if options.figure and options.batch and len(options.batch) > 1:
         return "--figure draws the scaling for one --batch"
-    if ranks.count() > 1:
-        return "start the benchmarks without mpiexec; --what scaling starts the ranks itself"
     return None
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from minicaps import models, ranks
+from minicaps import models
 from minicaps.bench import network, profile, routing, scaling
 from minicaps.bench.cases import KINDS, Case
 from minicaps.cli.command import fail, guarded, number, start
@@ -43,9 +43,6 @@ def main(arguments=None) -> int:
 
 
 def _run(options):
-    if ranks.count() > 1:
-        text = "start the benchmarks without mpiexec; --what scaling starts the ranks itself"
-        return fail(NAME, text, code=2) if ranks.is_root() else 2
     report = describe_machine()
     if options.against:
         try:

@@ -103,12 +103,6 @@ def test_without_mpi_it_says_what_to_install_and_models(monkeypatch, capsys):
     assert "efficiency: 100%" not in out and "1,024 " in out
 
 
-def test_the_benchmark_is_not_started_by_mpiexec(monkeypatch, capsys):
-    monkeypatch.setattr(bench.ranks, "count", lambda: 2)
-    assert bench.main(["--what", "scaling"]) == 2
-    assert "without mpiexec" in capsys.readouterr().err
-
-
 @needs_mpi
 def test_two_ranks_are_measured():
     order = {"presets": ["small"], "batch": 3, "sizes": [1024, 4096], "repeats": 1}

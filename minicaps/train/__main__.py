@@ -41,6 +41,8 @@ def _run(given, session):
         else:
             with usage():
                 options = ranks.by_root(complete, given)  # its folder is named after the time
+                if options.run.estimate and ranks.count() > 1:
+                    raise ValueError("--estimate measures a single process: leave mpiexec out")
             folder = options.run.out
             begin = seeds.begin if options.run.seeds else Session.begin
             (forecast.show if options.run.estimate else begin)(session, options)

@@ -1,23 +1,17 @@
 """`minicaps.bench --what scaling`: what is measured on ranks, modeled, printed and drawn."""
 
-import importlib.util
 import json
-import sys
 
 import numpy as np
 import pytest
+from mpi import needs_mpi, run
 from PIL import Image
 
 from minicaps.bench import __main__ as bench
 from minicaps.bench import cost, on_ranks, scaling
 from minicaps.bench.scaling_tables import speed_up
-from minicaps.cli.measuring import output_of
 from minicaps.errors import ProcessError
 
-needs_mpi = pytest.mark.skipif(
-    importlib.util.find_spec("mpi4py") is None or scaling.launcher() is None,
-    reason="needs mpi4py and mpiexec",
-)
 LINK = cost.Link(2e-5, 1e-9, scaling.NETWORKS["10 Gbit/s"][1] / 4)
 
 
@@ -128,8 +122,7 @@ if ranks.is_root():
 
 @needs_mpi
 def test_two_ranks_compute_the_gradient_of_one(tmp_path):
-    line = [scaling.launcher(), "-n", "2", sys.executable, "-c", SCRIPT, str(tmp_path / "g.npy")]
-    output_of(line, "of the test")
+    run(2, "-c", SCRIPT, tmp_path / "g.npy")
     step = on_ranks.SharedStep("small", 3)
     step()
     alone = np.concatenate([p.grad.ravel() for p in step.parameters])

@@ -25,7 +25,7 @@ ROOMS = (
     ("routing",),
     ("nn",),
     ("models",),
-    ("runs", "plotting"),
+    ("runs", "plotting", "export"),
     ("train", "evaluate", "bench", "predict"),
     ("experiments", "plot"),
 )

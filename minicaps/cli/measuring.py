@@ -144,12 +144,13 @@ def _blas():
 
 
 def print_machine(report):
-    """Print the report of `describe_machine`, including the version of PyTorch if available."""
+    """Print the report of `describe_machine`, including versions of other engines in it."""
     print(f"{report['cpu']}, {report['cores']} cores, Python {report['python']}")
     ours = f"minicaps {report['minicaps']}, NumPy {report['numpy']}: {report['threads']} threads"
     print(f"{ours}; {report['blas']}: {report['blas_threads'] or 'unknown'} per thread")
-    if "torch" in report:
-        print(f"torch {report['torch']}: {report['torch_threads']} threads")
+    for engine in ("torch", "onnxruntime"):
+        if engine in report:
+            print(f"{engine} {report[engine]}: {report[f'{engine}_threads']} threads")
     if report["load"] and report["load"] > 0.5 * report["cores"]:
         print(f"the machine is busy (load {report['load']:.1f}): trust ratios more than times")
     print()

@@ -123,16 +123,24 @@ def in_a_process(module, *arguments):
     The process ends when this one does. Raises ProcessError with the last line of the error output
     if the process fails.
     """
-    paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
-    environment = ranks.without_launcher(os.environ)  # the process is no rank
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     line = [sys.executable, "-m", "minicaps.cli.child", module, *map(str, arguments)]
     read, write = os.pipe()
     try:
-        done = subprocess.run(line, stdin=read, capture_output=True, text=True, env=environment)
+        return output_of(line, module, stdin=read)
     finally:
         os.close(read)
         os.close(write)
+
+
+def output_of(line, module, stdin=subprocess.DEVNULL):
+    """Run a command line that starts `module` of this minicaps; return its standard output.
+
+    Raises ProcessError with the last line of the error output if the command fails.
+    """
+    paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
+    environment = ranks.without_launcher(os.environ)  # the process is no rank of ours
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    done = subprocess.run(line, stdin=stdin, capture_output=True, text=True, env=environment)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
         last = (lines or ["no message"])[-1]  # of a traceback: its error, without notes

@@ -73,7 +73,7 @@ def _do_all(pool, jobs, stop, quiet):
         if len(left) < before:
             pause = PAUSE
             continue
-        if not told:
+        if pause > PAUSE and not told:  # at first, the ranks may only have met each other
             told = True
             print(f"\n{_waiting([jobs[number].title for number in left])}")
         _wait(pause, stop)

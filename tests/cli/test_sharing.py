@@ -2,8 +2,6 @@
 
 import io
 import sys
-import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -63,14 +61,14 @@ def test_the_end_is_waited_for(monkeypatch, capsys):
     claim, waits = claimed("a.lock"), []
     claim.__enter__()
 
-    def sleep(seconds):
+    def wait(seconds, stop):
         waits.append(seconds)
-        if len(waits) == 5:
+        if len(waits) == 4:
             claim.__exit__(None, None, None)
 
-    monkeypatch.setattr(sharing, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    monkeypatch.setattr(sharing, "_wait", wait)
     share(work := Work("ab"))
-    assert work.log == ["b", "a"] and len(waits) >= 5
+    assert work.log == ["b", "a"] and waits == [0.01, 0.02, 0.04, 0.08]
     assert capsys.readouterr().out.count("Waiting for other processes to finish: a. If") == 1
 
 

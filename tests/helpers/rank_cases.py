@@ -26,7 +26,7 @@ from minicaps.train.trainer import Trainer
 
 IMAGES, BATCH, EPOCHS = 50, 8, 3
 BASE = {"batch_size": BATCH, "epochs": EPOCHS, "precision": "float64", "out": "", "quiet": True}
-BASE |= {"validation": 0, "device": "cpu", "learning_rate": 0.003}
+BASE |= {"validation": 0, "device": "cpu", "learning_rate": 0.001}
 MORE = {
     "capsnet a batch smaller than the ranks": {"batch_size": 2},
     "capsnet augmented": {"shift": 2, "rotate": 20.0, "zoom": 0.2, "brightness": 0.3},

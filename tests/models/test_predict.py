@@ -379,7 +379,7 @@ def test_false_is_not_the_default(options, found):
 def test_an_interrupted_run_leaves_its_folder_free(tmp_path, monkeypatch):
     images, labels = two_classes()
     with monkeypatch.context() as patch:
-        patch.setattr(Learner, "step", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Learner, "step", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fit(images, labels, out=tmp_path / "run", **SHORT)
     fit(images, labels, out=tmp_path / "run", **SHORT)

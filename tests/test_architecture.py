@@ -32,7 +32,7 @@ ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # The code on which every network runs, and its maximum size without optional fast paths
 ENGINE = ("backend", "threads", "graph", "tensor", "ops", "clustering", "routing", "nn", "optim")
 ENGINE += ("gradcheck",)
-FAST_PATHS = ("ops/fourier.py",)
+FAST_PATHS = ("ops/fourier.py", "ops/patches.py")
 ENGINE_LINES = 2650
 FILES = sorted(ROOT.rglob("*.py"))
 

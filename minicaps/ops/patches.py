@@ -60,14 +60,10 @@ def in_cache(image, kernel, bias, stride, relu):
             if relu:
                 np.maximum(out, 0, out=out)
 
-    def before_relu(g, some):
-        d = np.multiply(g[some], y[some] > 0) if relu else g[some]
-        return d.reshape(-1, o)
-
     def of_kernel(g, share):
         of_matrix, of_bias = np.zeros((o, len(matrix)), g.dtype), np.zeros(o, g.dtype)
         for some, patches in _patches(image, kernel, stride, share):
-            d = before_relu(g, some)
+            d = _before_relu(g[some], y[some], relu)
             of_matrix += d.T @ patches
             of_bias += np.ones(len(d), g.dtype) @ d
         return of_matrix.reshape(kernel.shape), of_bias
@@ -75,7 +71,7 @@ def in_cache(image, kernel, bias, stride, relu):
     def of_image(g, total, taps, share):
         most = max(total[0].size, p * q * max(o, stride * kernel.shape[3]))  # values of an image
         for some in _few(share, most * g.itemsize):
-            d, total[some] = before_relu(g, some), 0
+            d, total[some] = _before_relu(g[some], y[some], relu), 0
             for matrix, pixels in taps:
                 seen = pixels[some]
                 seen += (d @ matrix).reshape(seen.shape)
@@ -95,6 +91,16 @@ def in_cache(image, kernel, bias, stride, relu):
     return y, sweep
 
 
+def _before_relu(g, y, relu):
+    """Return d, the gradient before the ReLU, as rows (·, O)."""
+    if not relu:
+        return g.reshape(-1, g.shape[-1])
+    d = np.empty(y.shape, g.dtype)
+    np.greater(y, 0, out=d)  # 1 or 0: a product with booleans would be slower
+    d *= g
+    return d.reshape(-1, g.shape[-1])
+
+
 def _outputs(image, kernel, stride):
     """Return the size (P, Q) of the output."""
     sides = zip(image.shape[1:3], kernel.shape[1:3], strict=True)
@@ -107,22 +113,25 @@ def _few(share, size):
     return [slice(share.start + some.start, share.start + some.stop) for some in cut]
 
 
+def _windows(image, kernel, stride, writeable=False):
+    """Return a view (B, P, Q, C, K, L) of all windows of images (B, H, W, C)."""
+    seen = sliding_window_view(image, kernel.shape[1:3], axis=(1, 2), writeable=writeable)
+    return seen[:, ::stride, ::stride]
+
+
 def _patches(image, kernel, stride, share):
     """Yield slices of a few images and their patches X (·, K·L·C), which share one workspace.
 
     The patches are copied in long contiguous runs: patch by patch or, with few channels, one
     position of all patches at a time, which gives the transpose of X.
     """
-    k, l, c = kernel.shape[1:]
-    view = sliding_window_view(image, (k, l), axis=(1, 2))[:, ::stride, ::stride]
-    p, q = view.shape[1:3]
-    # The axes of the view are n, p, q, c, k, l.
+    view = _windows(image, kernel, stride)
+    (q, c, k, l), each = view.shape[2:], view[:1].size
     order, patch_first = ((4, 5, 3, 0, 1, 2), False) if l * c < q else ((0, 1, 2, 4, 5, 3), True)
-    each = k * l * c * p * q
     workspace = np.empty(each * max(1, ROOM // (each * image.itemsize)), image.dtype)
     for some in _few(share, each * image.itemsize):
         seen = view[some].transpose(order)
-        held = workspace[: each * len(view[some])].reshape(seen.shape)
+        held = workspace[: seen.size].reshape(seen.shape)
         held[...] = seen
         yield some, held.reshape(-1, k * l * c) if patch_first else held.reshape(k * l * c, -1).T
 
@@ -132,14 +141,12 @@ def _taps(total, kernel, stride):
 
     The m ≤ s taps are neighbors in a row; the pixels are a view of `total` (B, H, W, C).
     """
-    (o, rows, columns, _), (p, q) = kernel.shape, _outputs(total, kernel, stride)
+    view, (o, rows, columns, _) = _windows(total, kernel, stride, writeable=True), kernel.shape
     taps = []
     for k, l in itertools.product(range(rows), range(0, columns, stride)):
-        m = min(stride, columns - l)
-        right = total[:, k : k + stride * (p - 1) + 1 : stride, l : l + stride * (q - 1) + m]
-        pixels = sliding_window_view(right, m, axis=2, writeable=True)[:, :, ::stride]
-        matrix = np.ascontiguousarray(kernel[:, k, l : l + m]).reshape(o, -1)
-        taps.append((matrix, pixels.swapaxes(3, 4)))
+        some = slice(l, min(l + stride, columns))
+        matrix = np.ascontiguousarray(kernel[:, k, some]).reshape(o, -1)
+        taps.append((matrix, view[..., k, some].swapaxes(3, 4)))
     return taps
 
 

@@ -115,6 +115,7 @@ def test_spectra_are_chosen_where_they_save():
     assert not chosen((128, 18, 18, 1), (256, 9, 9, 1), 1)  # of smaller images
     assert chosen((64, 26, 26, 64), (64, 3, 3, 64), 1)  # of capsule-cnn
     assert not chosen((64, 12, 12, 64), (64, 3, 3, 64), 2)
+    assert not chosen((128, 24, 24, 32), (64, 5, 5, 32), 2)  # of the small preset
     assert not chosen((0, 20, 20, 256), (256, 9, 9, 256), 2)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from minicaps import ranks
 from minicaps.errors import DeviceError
 
 Array = Any  # a NumPy or CuPy array; CuPy has no type hints and need not be installed
@@ -74,8 +75,18 @@ def is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or array_module(value) is not np
 
 
+def as_array(value: Array) -> Array:
+    """Return `value` as a plain array rather than a matrix or one of NumPy's scalars."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError("a masked array would lose its mask: fill it, as in x.filled(0)")
+    return value if array_module(value) is not np else np.asarray(value)
+
+
 def choose_device(name: str = "auto") -> Device:
     """Return the `Device` called `name`: "cpu", "gpu" or "auto" (a GPU if one is usable).
+
+    If a machine has several ranks, each takes the GPU of its number among them; if there are fewer
+    GPUs, the ranks share them.
 
     Raises DeviceError if `name` is "gpu" but CuPy or a GPU is missing (the message says which of
     the two, and what to install), and ValueError if the name is unknown.
@@ -91,6 +102,9 @@ def choose_device(name: str = "auto") -> Device:
             raise
         reason = str(error).partition(":")[0]
         return Device("cpu", np, "CPU (NumPy)", f"auto: {reason}")
+    number, several, _ = ranks.local()
+    if several > 1:
+        cupy.cuda.runtime.setDevice(number % cupy.cuda.runtime.getDeviceCount())
     card = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["name"]
     card = card.decode() if isinstance(card, bytes) else card
     return Device("gpu", cupy, f"{card} (CuPy)", "chosen" if name == "gpu" else "auto: GPU found")

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minicaps.backend import array_module, is_array
+from minicaps.backend import array_module, as_array, is_array
+from minicaps.sums import added, selected, total
 
 is_recording = ContextVar("recording", default=True)  # per thread and per task
 observer = ContextVar("observer", default=None)  # a profiler's observer(name, way, run) calls run()
@@ -86,10 +87,11 @@ def backward(output, cotangent=None):
     if output.node is None:
         raise RuntimeError("backward() needs a tensor that depends on one with requires_grad=True")
     g = _initial_cotangent(output, cotangent)
-    pending, queue = {output.node.id: (output.node, g)}, [-output.node.id]
+    pending, queue, own = {output.node.id: (output.node, g)}, [-output.node.id], set()
     while queue:
         # The newest node is always ready, because all nodes that use its value are newer.
         node, g = pending.pop(-heapq.heappop(queue))
+        own.discard(node.id)
         if node.leaf is not None:
             _deposit(node, g)
             continue
@@ -98,11 +100,10 @@ def backward(output, cotangent=None):
         for parent, gradient in zip(node.parents, gradients, strict=True):
             if parent is None:
                 continue
-            if parent.id in pending:
-                gradient = as_array(pending[parent.id][1] + gradient)
-            else:
+            if parent.id not in pending:
                 heapq.heappush(queue, -parent.id)
-            pending[parent.id] = (parent, gradient)
+            total = pending.get(parent.id, (parent, None))[1]
+            pending[parent.id] = parent, added(total, gradient, parent.id, own)
         node.pullback, node.parents = None, ()  # release the arrays that they hold
 
 
@@ -131,6 +132,8 @@ def _fitted(gradient, node, position, parent):
     """Sum `gradient` over the broadcast axes and check its shape and dtype against `parent`."""
     if gradient is None:
         raise TypeError(f"the pullback of {node.name} gives no gradient for argument {position}")
+    if isinstance(gradient, selected):
+        return gradient
     gradient = as_array(gradient)
     if gradient.ndim >= len(parent.shape):
         gradient = unbroadcast(gradient, parent.shape)
@@ -194,15 +197,8 @@ def unbroadcast(g, shape):
         return g
     added = g.ndim - len(shape)
     stretched = tuple(i + added for i, n in enumerate(shape) if n == 1 and g.shape[i + added] != 1)
-    summed = g.sum(axis=tuple(range(added)) + stretched, keepdims=True)
+    summed = total(g, tuple(range(added)) + stretched, keepdims=True)
     return summed.reshape(summed.shape[added:])
-
-
-def as_array(value):
-    """Return `value` as a plain array rather than a matrix or one of NumPy's scalars."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError("a masked array would lose its mask: fill it, as in x.filled(0)")
-    return value if array_module(value) is not np else np.asarray(value)
 
 
 def read_only(array):

@@ -6,8 +6,8 @@ import weakref
 
 import numpy as np
 
-from minicaps.backend import device_of, is_array, to_host
-from minicaps.graph import Node, as_array, backward, is_recording, observed, read_only
+from minicaps.backend import as_array, device_of, is_array, to_host
+from minicaps.graph import Node, backward, is_recording, observed, read_only
 
 
 class Tensor:

@@ -18,6 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from minicaps import ranks
 from minicaps.backend import array_module
 
 LEAST = 2**18  # minimum work for threads: values, or groups of 32 multiplications
@@ -27,9 +28,14 @@ share_products = False  # among our threads; see `minicaps.cli.blas`
 _here = threading.local()  # has the attribute `worker` in our threads
 
 
-def cores():
-    """Return the number of CPU cores that this process may use."""
+def all_cores():
+    """Return the number of CPU cores that this process may use, maybe with other ranks."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cores():
+    """Return the number of this process's share of the CPU cores, on which its threads run."""
+    return max(1, all_cores() // ranks.local()[2])
 
 
 @lru_cache(maxsize=1)

@@ -16,7 +16,9 @@ ROOT = Path(minicaps.__file__).parent
 # Each room may import from itself and from the rooms above it in this list.
 ROOMS = (
     ("errors",),
+    ("ranks",),
     ("backend", "storage"),
+    ("sums",),
     ("threads", "graph"),
     ("tensor", "cli"),
     ("ops", "gradcheck", "optim", "data"),
@@ -24,16 +26,16 @@ ROOMS = (
     ("routing",),
     ("nn",),
     ("models",),
-    ("runs", "plotting"),
+    ("runs", "plotting", "export"),
     ("train", "evaluate", "bench", "predict"),
     ("experiments", "plot"),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # The code on which every network runs, and its maximum size without optional fast paths
-ENGINE = ("backend", "threads", "graph", "tensor", "ops", "clustering", "routing", "nn", "optim")
-ENGINE += ("gradcheck",)
-FAST_PATHS = ("ops/fourier.py", "ops/patches.py")
-ENGINE_LINES = 2650
+ENGINE = ("backend", "sums", "threads", "graph", "tensor", "ops", "clustering", "routing", "nn")
+ENGINE += ("optim", "gradcheck", "ranks")
+FAST_PATHS = ("ops/fourier.py", "ops/patches.py", "sums.py")
+ENGINE_LINES = 2650 + 148 + 20  # ranks.py, and its use by batch norm, dropout, threads, devices
 FILES = sorted(ROOT.rglob("*.py"))
 
 

@@ -1,1 +1,1 @@
-"""`python -m minicaps.bench`: benchmark minicaps, alone or against PyTorch. See `__main__`."""
+"""`python -m minicaps.bench`: benchmark minicaps, alone or against others. See `__main__`."""

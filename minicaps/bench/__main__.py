@@ -2,8 +2,9 @@
 
 For CapsNet, the command measures training and inference times on random images or profiles
 individual ops. For routing, it measures how time and memory grow with the problem size. Both
-benchmarks can include a comparison with PyTorch. All competitors take turns within a single run, so
-a busy or hot machine affects them equally. The reported times are medians.
+benchmarks can include a comparison with PyTorch, and inference one with ONNX Runtime. All
+competitors take turns within a single run, so a busy or hot machine affects them equally. The
+reported times are medians.
 """
 
 import argparse
@@ -20,11 +21,14 @@ from minicaps.bench import network, profile, routing
 from minicaps.bench.cases import KINDS, Case
 from minicaps.cli.command import fail, guarded, number, start
 from minicaps.cli.measuring import describe_machine, print_machine
+from minicaps.threads import cores
 
 NAME = "minicaps.bench"
+PEERS = {"torch": "PyTorch", "onnx": "ONNX Runtime"}  # extras in pyproject.toml, and their names
 EXAMPLES = """examples:
   python -m minicaps.bench                                  CapsNet of the paper, 128 images
   python -m minicaps.bench --against torch                  the same, against PyTorch
+  python -m minicaps.bench --against torch onnx             the same, against ONNX Runtime too
   python -m minicaps.bench --preset small --batch 32 128    another network, two batch sizes
   python -m minicaps.bench --what train --profile           time spent in each op of a step
   python -m minicaps.bench --what routing --json FILE       routing at growing sizes
@@ -41,17 +45,26 @@ def main(arguments=None) -> int:
 
 def _run(options):
     report = describe_machine()
-    if options.against:
+    for peer in options.against:
         try:
-            torch = importlib.import_module("torch")
+            report |= _describe(peer)
         except ImportError as error:
-            install = 'install it with: pip install -e ".[torch]"'
-            return fail(NAME, f"PyTorch is missing ({error}); {install}", code=2)
-        report |= {"torch": torch.__version__, "torch_threads": torch.get_num_threads()}
+            install = f'install it with: pip install -e ".[{peer}]"'
+            return fail(NAME, f"{PEERS[peer]} is missing ({error}); {install}", code=2)
     print_machine(report)
     report |= _measure(options)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _describe(peer):
+    """Return the version and number of threads of a peer; raise ImportError if it is missing."""
+    if peer == "torch":
+        torch = importlib.import_module("torch")
+        return {"torch": torch.__version__, "torch_threads": torch.get_num_threads()}
+    importlib.import_module("onnx")  # makes the graph
+    runtime = importlib.import_module("onnxruntime")
+    return {"onnxruntime": runtime.__version__, "onnxruntime_threads": cores()}
 
 
 def _measure(options):
@@ -65,7 +78,7 @@ def _measure(options):
     if cases:
         report["network"] = network.compare(cases, options.against, options.repeats)
     if "routing" in options.what:
-        measure = routing.compare if options.against else routing.grow
+        measure = routing.compare if "torch" in options.against else routing.grow
         batches = options.batch or [None]
         report["routings"] = [measure(batch, options.repeats) for batch in batches]
     return report
@@ -77,6 +90,8 @@ def _contradiction(options):
         return "--profile shows only the ops of minicaps: leave --against out"
     if options.profile and "routing" in options.what:
         return "--profile shows only the ops of CapsNet: use --what train or --what infer"
+    if "onnx" in options.against and "infer" not in options.what:
+        return "--against onnx only joins in inference: use --what infer"
     if options.what == ["routing"] and options.preset:
         return "--preset has no effect with --what routing: leave it out"
     return None
@@ -107,10 +122,10 @@ def _parser():
     )  # fmt: skip
     how = parser.add_argument_group("how")
     how.add_argument(
-        "--against", choices=["torch"],
-        help="take turns with PyTorch: the fastest of several equivalent implementations, the"
-        " popular one and, for CapsNet, the fastest one compiled; with routing, also compare the"
-        " capsule layers",
+        "--against", nargs="+", choices=PEERS, default=[], metavar="PEER",
+        help="take turns with torch (PyTorch: the fastest of several equivalent implementations,"
+        " the popular one and, for CapsNet, the fastest one compiled; with routing, also compare"
+        " the capsule layers), onnx (ONNX Runtime, in inference only) or both",
     )  # fmt: skip
     how.add_argument(
         "--profile", action="store_true",

@@ -17,8 +17,8 @@ STEPS = 3  # after two, optimizer and allocator have reached a steady state
 def peak_memory(case, side):
     """Return the peak memory that the network and a few steps add to a process, in bytes.
 
-    side: "minicaps", or the name of a step function in `twins`. The result is None if the operating
-    system does not report memory usage. Raises RuntimeError if the steps fail.
+    side: "minicaps", "onnxruntime", or the name of a step function in `twins`. The result is None
+    if the operating system does not report memory usage. Raises RuntimeError if the steps fail.
     """
     try:
         said = in_a_process("minicaps.bench.memory", side, *case)
@@ -38,6 +38,10 @@ def main(arguments):
         keep_memory()
         with one_blas_thread():
             _measure(case, Case.step)
+    elif side == "onnxruntime":
+        from minicaps.bench import onnx_peer
+
+        _measure(case, lambda case, model, images, labels: onnx_peer.infer(model, images))
     else:
         from minicaps.bench import twins
 

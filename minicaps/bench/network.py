@@ -1,4 +1,4 @@
-"""Time CapsNet, alone or against PyTorch."""
+"""Time CapsNet, alone or against PyTorch and ONNX Runtime."""
 
 import sys
 from functools import partial
@@ -18,7 +18,7 @@ ALONE = "matrix products alone"
 def compare(cases, against, repeats):
     """Time all cases, print the results, and return them as a dictionary.
 
-    against: "torch" or None.
+    against: list of "torch" and "onnx", which joins in inference only.
     """
     print(f"CapsNet, float32, images of {'×'.join(map(str, IMAGE))}")
     print("GFLOP/s: operations of direct convolution, linear layers and votes, divided by the time")
@@ -40,7 +40,7 @@ def _measure(case, against, repeats):
     direct = count.convolutions(products)
     racers, rivals, join, compiled = {OURS: case.step(*material)}, {}, None, {}
     alone = {ALONE: count.floor_step(direct, case.train, matmul)}
-    if against:
+    if "torch" in against:
         from minicaps.bench import twins
 
         racers |= twins.steps(twins.POPULAR, case, material)
@@ -48,6 +48,11 @@ def _measure(case, against, repeats):
         join = partial(_compile, twins.compiled, case, material, compiled)
         theirs = count.floor_step(direct, case.train, twins.multiply)
         alone[f"{ALONE}, torch"] = theirs
+    if "onnx" in against and not case.train:
+        from minicaps.bench import onnx_peer
+
+        racers[onnx_peer.NAME] = infer = onnx_peer.infer(*material[:2])
+        onnx_peer.check(infer(), racers[OURS]())
     found = contest(racers | alone, rivals, repeats, join)
     networks = [row for row in found["results"] if row["name"] not in alone]
     parts = [row for row in found["results"] if row["name"] in alone]

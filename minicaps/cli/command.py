@@ -1,16 +1,20 @@
 """Startup, error handling, and option types shared by the commands."""
 
 import argparse
+import io
 import math
 import os
 import signal
 import sys
+import traceback
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
+from minicaps import ranks
 from minicaps.cli.allocator import keep_memory
 from minicaps.cli.blas import one_blas_thread
 from minicaps.errors import UserError, escaped
@@ -35,15 +39,47 @@ def usage():
         raise WrongUsage(str(error)) from error
 
 
-def start(main):
+def start(main, *, together=False):
     """Run `main`, even if standard output is closed, is a pipe, or cannot display some characters.
 
     Only `main` handles Ctrl-C. Before and after `main`, there is nothing to save, so Ctrl-C ends
     the process (see `minicaps.cli.silence`).
+
+    together: whether several ranks share the work; otherwise, rank 0 does all of it.
     """
     keep_memory()
+    try:
+        several, leads = ranks.count() > 1, ranks.is_root()
+    except UserError as error:
+        return fail("minicaps", error) if ranks.is_told_to_print() else 1
     with one_blas_thread():
-        return _with_streams(main)
+        if not several:
+            return _with_streams(main)
+        if together:
+            return _with_streams(partial(_on_every_rank, main))
+        with ranks.alone():
+            return _with_streams(main) if leads else 0
+
+
+def _on_every_rank(main):
+    """Run `main` on all ranks, of which rank 0 prints, and end all of them if one fails alone."""
+    if not (root := ranks.is_root()):
+        sys.stdout, sys.stderr = open(os.devnull, "w"), io.StringIO()  # noqa: SIM115
+    try:
+        code = main()
+    except SystemExit as error:
+        code = error.code
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:
+        traceback.print_exc(file=sys.__stderr__)
+        ranks.abort(1)
+    if code and not ranks.all_fail():
+        if not root:
+            lines = sys.stderr.getvalue().splitlines() or [f"exit code {code}"]
+            print(f"{lines[-1]} (rank {ranks.rank()})", file=sys.__stderr__, flush=True)
+        ranks.abort(code)
+    return code
 
 
 def _with_streams(main):

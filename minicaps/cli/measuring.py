@@ -12,15 +12,29 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 import minicaps
+from minicaps import ranks
 from minicaps.errors import ProcessError
-from minicaps.threads import cores
+from minicaps.threads import all_cores, cores
+
+
+def _ulimits():
+    """Return the limits of `ulimit -v` and `-d` in bytes, where they are set."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return []
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return [limit for limit in limits if limit != resource.RLIM_INFINITY]
+
+
+ULIMITS = _ulimits()  # before `memory_limit` lowers one of them
 
 
 def describe_machine():
     """Return the hardware, software versions and system load, which affect measured times."""
     return {
         "cpu": _cpu_model(),
-        "cores": cores(),
+        "cores": all_cores(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "minicaps": minicaps.__version__,
@@ -41,6 +55,20 @@ def process_peak():
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
         return None
+
+
+def whole_memory():
+    """Return the memory in bytes that this process may use in all, or None if it is unknown.
+
+    The limit is the memory of the machine, that of the container, or that of `ulimit -v` or `-d`
+    when the process began.
+    """
+    known = list(ULIMITS)
+    with suppress(AttributeError, OSError, ValueError):  # not on Windows
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with suppress(OSError, ValueError):  # no container, or no limit
+        known.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(known, default=None)
 
 
 def available_memory():
@@ -96,7 +124,8 @@ def in_a_process(module, *arguments):
     if the process fails.
     """
     paths = [str(Path(minicaps.__file__).parents[1]), os.environ.get("PYTHONPATH")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    environment = ranks.without_launcher(os.environ)  # the process is no rank
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     line = [sys.executable, "-m", "minicaps.cli.child", module, *map(str, arguments)]
     read, write = os.pipe()
     try:
@@ -134,12 +163,13 @@ def _blas():
 
 
 def print_machine(report):
-    """Print the report of `describe_machine`, including the version of PyTorch if available."""
+    """Print the report of `describe_machine`, including versions of other engines in it."""
     print(f"{report['cpu']}, {report['cores']} cores, Python {report['python']}")
     ours = f"minicaps {report['minicaps']}, NumPy {report['numpy']}: {report['threads']} threads"
     print(f"{ours}; {report['blas']}: {report['blas_threads'] or 'unknown'} per thread")
-    if "torch" in report:
-        print(f"torch {report['torch']}: {report['torch_threads']} threads")
+    for engine in ("torch", "onnxruntime"):
+        if engine in report:
+            print(f"{engine} {report[engine]}: {report[f'{engine}_threads']} threads")
     if report["load"] and report["load"] > 0.5 * report["cores"]:
         print(f"the machine is busy (load {report['load']:.1f}): trust ratios more than times")
     print()

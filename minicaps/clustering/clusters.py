@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minicaps.backend import array_module
+from minicaps.backend import array_module, as_array
 from minicaps.clustering.steps import LEAST
-from minicaps.graph import as_array
 
 
 class Clusters(NamedTuple):

@@ -21,7 +21,8 @@ from minicaps import ops
 from minicaps.backend import Array, array_module, to_host
 from minicaps.clustering import clusters
 from minicaps.clustering.clusters import Clusters
-from minicaps.clustering.steps import LEAST, weighted_mean
+from minicaps.clustering.steps import LEAST, weighted_mean, weighted_sum
+from minicaps.sums import total
 
 
 class Geometry(NamedTuple):
@@ -44,16 +45,11 @@ def squared_distance(x, centres):
     return array_module(x).stack([((x - v) ** 2).sum(axis=1) for v in centres], axis=1)
 
 
-def _means(x, c):
-    total, _, mean = weighted_mean(x.T, c.T)
-    return total, mean
-
-
-EUCLIDEAN = Geometry(squared_distance, lambda x: 0, _means, 2)
+EUCLIDEAN = Geometry(squared_distance, lambda x: 0, lambda x, c: weighted_mean(x.T, c.T)[::2], 2)
 SPHERICAL = Geometry(
     cost=lambda x, centres: -x @ ops.direction.raw(centres)[0].T,
     alone=lambda x: -ops.length.raw(x)[0],
-    gather=lambda x, c: (c.sum(axis=0), c.T @ x),
+    gather=lambda x, c: (total(c, 0), weighted_sum(x.T, c.T)),
     degree=1,
 )
 
@@ -168,8 +164,8 @@ def _assign(x, centres, geometry, K):
 
 def _move(x, last, geometry, hard):
     """Return the new centers, computed from the points assigned to them."""
-    total, centres = geometry.gather(x, last.responsibilities)
-    empty = total <= LEAST
+    amount, centres = geometry.gather(x, last.responsibilities)
+    empty = amount <= LEAST
     centres = array_module(x).where(empty[:, None], last.centres, centres)
     return _refill(x, centres, empty, geometry) if hard else centres
 

@@ -17,6 +17,7 @@ from minicaps.clustering import clusters
 from minicaps.clustering.clusters import Clusters, check_positive, relative_rounding
 from minicaps.clustering.kmeans import starting_point
 from minicaps.clustering.steps import LEAST, log_density, m_step
+from minicaps.sums import over_points, total
 
 COVARIANCES = ("full", "diagonal", "isotropic")
 
@@ -75,7 +76,7 @@ def gmm(
 
     # With equal shares, each of the k Gaussians is fitted to all points.
     equal = xp.full((len(x), k), 1 / k, dtype=x.dtype)
-    everything = Clusters(xp.zeros((k, x.shape[1]), x.dtype) + x.mean(axis=0), equal, 0.0)
+    everything = Clusters(xp.zeros((k, x.shape[1]), x.dtype) + total(x, 0) / len(x), equal, 0.0)
     if from_means:
         weights, _, *shape = _m_step(x, everything, covariance, floor, held)
         first = _e_step(x, weights, (start - shift) / unit, *shape, covariance)
@@ -90,7 +91,7 @@ def gmm(
 def _least_variances(x, start, covariance, floor, sigma):
     """Return the lower limits (d,) of the variances in all columns, which are σ² if σ is given."""
     xp, limits = array_module(x), np.finfo(x.dtype)
-    spread = x.var(axis=0)
+    spread = m_step(x.T, xp.ones(len(x), x.dtype), 0)[4]
     noise = relative_rounding(x.dtype) * xp.maximum(abs(x).max(axis=0), abs(start).max(axis=0))
     if covariance == "isotropic":
         spread, noise = (xp.full_like(spread, n) for n in (spread.mean(), noise.max()))
@@ -135,19 +136,19 @@ def _m_step(x, last, covariance, floor, held):
     instead of Q.
     """
     xp, axes = array_module(x), None
-    total, share, mean, _, variance = m_step(x.T, last.responsibilities.T, 0)
-    weights = total / len(x)
+    amount, share, mean, _, variance = m_step(x.T, last.responsibilities.T, 0)
+    weights = amount / len(x)
     if held:
-        variance, weights = xp.zeros_like(variance), xp.full_like(weights, 1 / len(total))
+        variance, weights = xp.zeros_like(variance), xp.full_like(weights, 1 / len(amount))
     elif covariance == "isotropic":
         variance = xp.zeros_like(variance) + variance.mean(axis=1, keepdims=True)
     elif covariance == "full":
         # Σ_j = Σ_i r_ij (x_i − μ_j)(x_i − μ_j)ᵀ = Q diag(λ) Qᵀ
         away = x.T - mean[..., None]  # (k, d, n)
-        variance, axes = xp.linalg.eigh((share[:, None] * away) @ away.mT)
+        variance, axes = xp.linalg.eigh(over_points(share[:, None] * away, away.mT))
         # All eigenvalues are as inexact as the largest
         variance = xp.maximum(variance, relative_rounding(x.dtype) * variance.max())
-    mean = xp.where((total <= LEAST)[:, None], last.centres, mean)  # if empty: keep
+    mean = xp.where((amount <= LEAST)[:, None], last.centres, mean)  # if empty: keep
     return weights, mean, xp.maximum(variance, floor), axes
 
 

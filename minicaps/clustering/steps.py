@@ -7,6 +7,7 @@ specify how strongly each point belongs to a cluster. Leading axes (samples, clu
 import math
 
 from minicaps.backend import array_module
+from minicaps.sums import over_points, total
 
 LEAST = 1e-20  # products with its inverse stay finite in float32
 
@@ -22,9 +23,14 @@ def weighted_mean(x, weights):
 
     A cluster with a total weight of at most LEAST counts as empty; its shares and mean are 0.
     """
-    total = weights.sum(axis=-1)
-    share = weights * inverse(total)[..., None]
-    return total, share, (x @ share[..., None])[..., 0]
+    amount = total(weights, -1)
+    share = weights * inverse(amount)[..., None]
+    return amount, share, weighted_sum(x, share)
+
+
+def weighted_sum(x, weights):
+    """Return Σ_i w_i x_i (…, D)."""
+    return over_points(x, weights[..., None])[..., 0]
 
 
 def m_step(x, weights, floor):
@@ -33,11 +39,11 @@ def m_step(x, weights, floor):
     Variances below `floor` are raised to `floor`. Adding `floor` to all variances instead could
     lower the likelihood.
     """
-    total, share, mean = weighted_mean(x, weights)
+    amount, share, mean = weighted_mean(x, weights)
     square = x - mean[..., None]
     square *= square
-    variance = (square @ share[..., None])[..., 0]
-    return total, share, mean, square, array_module(x).maximum(variance, floor)
+    variance = weighted_sum(square, share)
+    return amount, share, mean, square, array_module(x).maximum(variance, floor)
 
 
 def log_density(square, variance):

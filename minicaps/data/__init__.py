@@ -69,7 +69,8 @@ def load(
 
     Returns
     -------
-    A `Dataset`.
+    A `Dataset`. The images of custom data that is large for the memory are read when they are
+    needed; see `minicaps.data.own.cache`.
 
     Raises
     ------
@@ -79,6 +80,8 @@ def load(
         composed.
     DataError
         If a file is missing or damaged, or belongs to a different data set.
+    CheckpointError
+        If the cache of images that are large for the memory cannot be written.
     """
     reading = own.Reading(frames, multi_label, skip_bad)
     target = Target(sides(size), fill=0.0 if older else None, older=older)

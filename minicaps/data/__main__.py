@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from minicaps.data.augmentation import Augmentation
 from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.images import file_names, write_picture
 from minicaps.data.lettering import legible
+from minicaps.data.own import cache
 from minicaps.data.sheet import contact_sheet
 from minicaps.errors import DataError, escaped
 from minicaps.storage import results_folder, writing
@@ -21,7 +23,7 @@ ABOUT = {
     "strokes": "digits drawn from skeletons, with known poses",
     **{name: source.title for name, source in download.SOURCES.items()},
 }
-COMMANDS = ("list", "fetch", "export", *NAMES, "PATH")
+COMMANDS = ("list", "fetch", "export", "cache", *NAMES, "PATH")
 NEIGHBOURS = 5000  # training samples of the 1-nearest-neighbor classifier
 
 
@@ -79,9 +81,25 @@ def _parser():
     _add_size(command)
     command.set_defaults(run=_export)
 
+    _add_cache(commands)
     _add_shown(commands, folder)
     _add_own(commands)
     return parser
+
+
+def _add_cache(commands):
+    command = commands.add_parser(
+        "cache",
+        help="list or remove the decoded images of custom data",
+        description="List the decoded images of custom data that takes a large share of the memory,"
+        " with the source, the size of the images, and the time of the last use. They are kept in"
+        f" the folder that the environment variable {cache.ENVIRONMENT} names, or in the user's"
+        " cache.",
+    )
+    command.add_argument(
+        "--clear", action="store_true", help="remove them; they are decoded again when needed"
+    )
+    command.set_defaults(run=_cache)
 
 
 def _add_shown(commands, folder):
@@ -200,6 +218,19 @@ def _list(options):
             where += f", {missing} of 4 files missing: python -m minicaps.data fetch {name}"
         train, test = source.sizes
         print(f"{name:14}{train:>7,} + {test:>6,}  {where}")
+
+
+def _cache(options):
+    found, total = cache.listing(), 0
+    for folder, about, size, used in found:
+        height, width = about["size"]
+        day = datetime.fromtimestamp(used).date()
+        print(f"{size / 1e6:12,.1f} MB  {height}×{width}  {day}  {escaped(about['source'])}")
+        if options.clear:
+            cache.clear(folder)
+        total += size
+    what = "removed" if options.clear else "in all"
+    print(f"{total / 1e6:12,.1f} MB {what}: {len(found)} sources in {escaped(cache.root())}")
 
 
 def _fetch(options):

@@ -73,7 +73,9 @@ def linear(train: Split, test: Split, *, seed=0, seconds=10.0, stop: object = Fa
     clock = _Clock(seconds, stop)
     if len(train) > IMAGES:
         train = train.take(draw_by_class(train.labels, IMAGES, generator(seed, 6)))
-    train, test = _reduced(train, test)
+    reduced = _reduction(train, test)
+    images = np.concatenate([reduced(block).images for block in train.blocks()])
+    train = Split(images, train.labels)
     classes = int(max(train.labels.max(), test.labels.max())) + 1
     targets = np.eye(classes, dtype=np.float32)[train.labels]
     held_out = draw_by_class(train.labels, max(1, len(train) // 4), generator(seed, 7))
@@ -88,7 +90,8 @@ def linear(train: Split, test: Split, *, seed=0, seconds=10.0, stop: object = Fa
     _, decay, weights, standardized, transform = min(tried, key=lambda each: each[0])
     if not clock.over():
         weights = _fit(transform(_rows(train)), targets, decay, clock, weights)
-    right = (transform(_rows(test)) @ weights).argmax(axis=1) == test.labels
+    rows = (_rows(reduced(block)) for block in test.blocks())
+    right = np.concatenate([(transform(x) @ weights).argmax(axis=1) for x in rows]) == test.labels
     recalled, present = (
         np.bincount(k, minlength=classes) for k in (test.labels[right], test.labels)
     )
@@ -127,14 +130,23 @@ class _Clock:
 # ---- pixels
 
 
-def _reduced(train, test):
-    """Reduce the images of both splits, and keep one channel of colors that are all gray."""
-    if all((s.images == s.images[:, :1]).all() for s in (train, test)):
-        train, test = (Split(s.images[:, :1], s.labels) for s in (train, test))
+def _reduction(train, test):
+    """Return a function that reduces the images of a split.
+
+    It keeps one channel if all images are gray.
+    """
+    blocks = (block.images for split in (train, test) for block in split.blocks())
+    gray = all((images == images[:, :1]).all() for images in blocks)
     channels, height, width = train.shape
+    channels = 1 if gray else channels
     scale = min(1, SIDE / max(height, width), (VALUES / (channels * height * width)) ** 0.5)
     target = Target((max(1, int(height * scale)), max(1, int(width * scale))))
-    return fitted(train, target), fitted(test, target)
+
+    def reduced(split):
+        images = split.images[:, :1] if gray else split.images
+        return fitted(Split(images, split.labels), target)
+
+    return reduced
 
 
 def _rows(split):

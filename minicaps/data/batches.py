@@ -7,6 +7,7 @@ their batches are bit-identical.
 
 import numpy as np
 
+from minicaps import ranks
 from minicaps.backend import array_module, to_host
 from minicaps.data.augmentation import Augmentation, brightened, transformed
 from minicaps.data.dataset import Split, generator
@@ -37,6 +38,7 @@ def batches(
     fill=None,
     parts=False,
     balance=False,
+    shared=False,
     **augmentation,
 ):
     """Iterate over one epoch in batches.
@@ -57,6 +59,9 @@ def batches(
     balance : whether to draw as many images of each class as of any other; requires a seed
         The epoch keeps its length, so it repeats images of small classes and omits some of large
         ones, drawn from (seed, epoch).
+    shared : whether to yield only the rows of images and parts that this rank computes
+        Every rank draws the random numbers of the whole batch. The labels are those of all rows;
+        `minicaps.ranks.share_of` says which rows are this rank's.
     **augmentation : random changes of the images, such as shift=2; for training only
         The arguments of `minicaps.data.augmentation.Augmentation`. They require a seed.
 
@@ -94,28 +99,37 @@ def batches(
 
     def generate():
         for index in range(start, count):
-            which = order[index * batch_size : (index + 1) * batch_size]
+            which = every = order[index * batch_size : (index + 1) * batch_size]
+            if share := ranks.share_of(len(every)) if shared else None:
+                which = every[share.rows]
             images, labels = split.pick(which)
+            if share:
+                labels = split.labels[array_module(split.labels).asarray(every)]
             if changes.active:
-                images = augmented(images, changes, fill, seed=seed, epoch=epoch, index=index)
+                key = {"seed": seed, "epoch": epoch, "index": index}
+                images = augmented(images, changes, fill, share=share, **key)
             yield (images, labels, split.parts(which)) if parts else (images, labels)
 
     return generate()
 
 
-def augmented(images, changes: Augmentation, fill, *, seed, epoch, index):
+def augmented(images, changes: Augmentation, fill, *, seed, epoch, index, share=None):
     """Augment the images (n, channels, height, width) of one batch.
 
-    fill: as in `batches`. The random numbers depend only on the seed, the epoch and the index of
-    the batch. If only shifts move pixels, no pixel is interpolated.
+    fill: as in `batches`. share: the rows of the batch to which the images belong, a
+    `minicaps.ranks.Share`, or None if they are the whole batch. The random numbers depend only on
+    the seed, the epoch and the index of the batch. If only shifts move pixels, no pixel is
+    interpolated.
     """
-    n, shift = len(images), changes.shift
-    offsets = generator(seed, 1, epoch, index).integers(-shift, shift + 1, (n, 2))
+    n, shift = share.whole if share else len(images), changes.shift
+    rows = share.rows if share else slice(None)
+    offsets = generator(seed, 1, epoch, index).integers(-shift, shift + 1, (n, 2))[rows]
     if fill is None and (shift or changes.resamples):
         fill = border_color(images)[:, :, None, None]
     if changes.active.keys() <= {"shift"}:
         return shifted(images, offsets, fill)
     matrices, factors = changes.draw(n, generator(seed, 1, epoch, index, 1))
+    matrices, factors = matrices[rows], factors[rows]
     if changes.resamples:
         images = transformed(images, matrices, offsets, fill)
     elif shift:

@@ -13,6 +13,7 @@ import numpy as np
 from minicaps.backend import array_module, to_host
 from minicaps.data.batches import shifted
 from minicaps.data.dataset import Split, generator
+from minicaps.data.stored import on_device
 
 LAYOUTS = ("overlap", "below", "beside")
 BLOCK = 500  # images composed at once, to limit the memory of their members
@@ -145,7 +146,8 @@ class Composed:
 
     def on(self, device) -> "Composed":
         """Return a copy whose pixels are on `device`; all other arrays stay on the host."""
-        return replace(self, single=replace(self.single, images=device.put(self.single.images)))
+        images = on_device(self.single.images, device)
+        return replace(self, single=replace(self.single, images=images))
 
     def _cell(self):
         """Compute the height and width of the cell within which a member is shifted."""

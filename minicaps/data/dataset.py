@@ -1,12 +1,14 @@
 """Data sets and their splits, and functions for dividing a split."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
 
 from minicaps.backend import Array, Device, array_module, to_host
+from minicaps.data.stored import Stored, on_device
 
 VALIDATION_SHARE = 0.1  # of the training samples, unless the data or the user says otherwise
 IMBALANCED = 3  # times as many samples in the largest class as in the smallest
@@ -19,6 +21,7 @@ class Split:
     Attributes
     ----------
     images : float32 in [0, 1], shape (n, channels, height, width)
+        An array, or `minicaps.data.stored.Stored` images that are read when they are needed.
     labels : int64, shape (n,); or uint8, shape (n, classes), for multi-label data
         Multi-label data has a 1 for each class that is present.
     poses : shape (n, d), or None
@@ -29,7 +32,7 @@ class Split:
     scale : values (black, white) that became 0 and 1, or None if the pixels were not scaled
     """
 
-    images: np.ndarray
+    images: np.ndarray | Stored
     labels: np.ndarray
     poses: np.ndarray | None = None
     names: np.ndarray | None = None
@@ -91,7 +94,18 @@ class Split:
         The labels of multi-label data stay on the host, where the decoder's targets are computed.
         """
         labels = self.labels if self.multi else device.put(self.labels)
-        return replace(self, images=device.put(self.images), labels=labels)
+        return replace(self, images=on_device(self.images, device), labels=labels)
+
+    def blocks(self) -> Iterator["Split"]:
+        """Divide the samples into splits whose images are in memory; a single one if they all are.
+
+        The samples keep their order, and have only images and labels.
+        """
+        if not isinstance(self.images, Stored):
+            yield self
+            return
+        for which in self.images.blocks():
+            yield Split(self.images[which], self.labels[which])
 
     def pick(self, which: np.ndarray) -> tuple[Array, Array]:
         """Select images and labels by an index array on the host."""
@@ -109,9 +123,11 @@ class Split:
     def sha256(self) -> str:
         """Compute a checksum of the images and labels to detect changes."""
         digest = hashlib.sha256()
-        for array in (self.images, self.labels):
+        images = (block.images for block in self.blocks())
+        for array, parts in ((self.images, images), (self.labels, [self.labels])):
             digest.update(f"{array.dtype.str} {array.shape} ".encode())
-            digest.update(np.ascontiguousarray(to_host(array)).data)
+            for part in parts:
+                digest.update(np.ascontiguousarray(to_host(part)).data)
         return digest.hexdigest()
 
     def take(self, which: np.ndarray | slice) -> "Split":
@@ -119,7 +135,9 @@ class Split:
         poses = None if self.poses is None else self.poses[which]
         names = None if self.names is None else self.names[which]
         groups = None if self.groups is None else self.groups[which]
-        return Split(self.images[which], self.labels[which], poses, names, groups, self.scale)
+        images = self.images
+        images = images.take(which) if isinstance(images, Stored) else images[which]
+        return Split(images, self.labels[which], poses, names, groups, self.scale)
 
 
 @dataclass(frozen=True, eq=False)

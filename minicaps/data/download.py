@@ -97,16 +97,20 @@ def read(name: str, folder=None, limit=None) -> tuple[Split, Split]:
     If `limit` is given, only the first `limit` training samples are kept. Files that are not found
     in any of the folders are downloaded.
     """
-    paths = {file: find(name, file, folder) for file in SOURCES[name].md5}
-    for file, path in paths.items():
-        if path is None:
-            paths[file] = download(name, file, folder)
+    paths = fetch(name, folder)
     arrays = {file: _verified(name, file, path) for file, path in paths.items()}
     images, labels = (arrays[f"train-{kind}-ubyte"] for kind in ("images-idx3", "labels-idx1"))
     if limit is not None and limit > len(images):
         raise ValueError(f"limit {limit} exceeds the {len(images)} training samples of {name}")
     train = _split(images[:limit], labels[:limit])
     return train, _split(arrays["t10k-images-idx3-ubyte"], arrays["t10k-labels-idx1-ubyte"])
+
+
+def fetch(name: str, folder=None) -> dict[str, Path]:
+    """Find the files of a data set, download those that are missing, and return their paths."""
+    return {
+        file: find(name, file, folder) or download(name, file, folder) for file in SOURCES[name].md5
+    }
 
 
 def _split(images, labels):

@@ -12,12 +12,14 @@ import numpy as np
 
 from minicaps.backend import array_module
 from minicaps.data.dataset import Split
+from minicaps.data.stored import Stored
 from minicaps.errors import DataError
 
 INNER = 20 / 28  # extent of the ink in MNIST, as a fraction of a side
 INK = 0.2  # threshold of ink, as a fraction of the lightest pixel
 LOOKED_AT = 500  # images sampled to determine the background
 LONGEST = 200  # bytes of a file name; the usual limit is 255, with a suffix while it is written
+MOST_PIXELS = 50_000_000  # in an image file: a few kilobytes can hold more than the memory
 LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # weights of R, G, B: ITU-R BT.601
 
 
@@ -87,9 +89,9 @@ def read_picture(path) -> np.ndarray:
     C is 1 for grayscale images and 3 for color images. All formats that Pillow reads are supported,
     and the orientation stored by a camera is applied. Bytes and 16-bit integers are scaled so that
     white becomes 1. Transparent images are laid over a contrasting background: white if what they
-    show is dark on average, and black otherwise. If the file cannot be read, or if the scale of its
-    values is ambiguous, a `DataError` names the file and suggests a remedy. A file with several
-    images raises `SeveralFrames`.
+    show is dark on average, and black otherwise. If the file cannot be read, if it has more than
+    MOST_PIXELS, or if the scale of its values is ambiguous, a `DataError` names the file and
+    suggests a remedy. A file with several images raises `SeveralFrames`.
     """
     with _opened(path) as picture:
         if (count := _count_frames(picture)) > 1:
@@ -113,11 +115,20 @@ def _frame(picture, path):
     picture = ImageOps.exif_transpose(picture)
     if picture.mode[0] in "IF":
         return _wide_numbers(picture, kind, path)[None]
-    return np.ascontiguousarray(_bytes(picture).astype(np.float32).transpose(2, 0, 1))
+    return _bytes(picture)
 
 
 def _count_frames(picture):
     return 1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)  # a camera's JPEG
+
+
+def frame_count(path) -> int:
+    """Return the number of images in a file, or 1 if it cannot be read."""
+    try:
+        with _opened(path) as picture:
+            return _count_frames(picture)
+    except DataError:
+        return 1
 
 
 def picture_size(path) -> tuple[int, int]:
@@ -229,8 +240,12 @@ def background(images) -> str:
 
 
 def sampled(images):
-    """Return at least `LOOKED_AT` images, evenly spaced, or all if there are fewer."""
-    return images[:: max(1, len(images) // LOOKED_AT)]
+    """Return at least `LOOKED_AT` images, evenly spaced, or all if there are fewer.
+
+    Images in a file are not read.
+    """
+    which = slice(None, None, max(1, len(images) // LOOKED_AT))
+    return images.some(which) if isinstance(images, Stored) else images[which]
 
 
 def has_light_border(picture) -> bool:
@@ -300,7 +315,7 @@ def file_names(names) -> list[str]:
 def _opened(path):
     """Open an image file with Pillow, and re-raise any error in the block as a `DataError`.
 
-    Pillow's warning of a large image does not name the file; a warning that does replaces it.
+    An image of more than MOST_PIXELS is refused, which replaces Pillow's warning of a large image.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -313,9 +328,11 @@ def _opened(path):
             picture = Image.open(path)
         with picture:
             width, height = picture.size
-            if Image.MAX_IMAGE_PIXELS and width * height > Image.MAX_IMAGE_PIXELS:
-                large = f"{path} has {height:,}×{width:,} pixels, which need much memory"
-                warnings.warn(large, Image.DecompressionBombWarning, stacklevel=4)
+            if width * height > MOST_PIXELS:
+                raise DataError(
+                    f"{path} has {height:,}×{width:,} pixels, but at most {MOST_PIXELS:,} are read"
+                    " into memory: make it smaller"
+                )
             yield picture
     except (DataError, MemoryError):
         raise
@@ -332,13 +349,13 @@ def _opened(path):
 
 
 def _bytes(picture):
-    """Convert an 8-bit or 1-bit Pillow image to pixels (H, W, 1 or 3) in [0, 1]."""
+    """Convert an 8-bit or 1-bit Pillow image to pixels (1 or 3, H, W) in [0, 1]."""
     grey = picture.mode in ("1", "L", "LA", "La")
     if picture.mode[-1] in "Aa" or "transparency" in picture.info:
         numbers = _over_contrast(np.asarray(picture.convert("RGBA")) / np.float32(255))
-        return numbers[..., :1] if grey else numbers
-    numbers = np.asarray(picture.convert("L" if grey else "RGB")) / np.float32(255)
-    return numbers[..., None] if grey else numbers
+        return np.ascontiguousarray((numbers[..., :1] if grey else numbers).transpose(2, 0, 1))
+    numbers = np.atleast_3d(np.asarray(picture.convert("L" if grey else "RGB")))
+    return np.ascontiguousarray(numbers.transpose(2, 0, 1)) / np.float32(255)
 
 
 def _over_contrast(pixels):

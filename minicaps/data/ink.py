@@ -6,6 +6,7 @@ import numpy as np
 
 from minicaps.data.dataset import Dataset
 from minicaps.data.images import background, sampled
+from minicaps.data.stored import Stored
 
 # Values of the option, and of the argument of functions
 CHOICES: dict[str, bool | str] = {"auto": "auto", "yes": True, "no": False}
@@ -39,7 +40,9 @@ def inverted(dataset: Dataset, invert: bool | str) -> Dataset:
 
 def swapped(split):
     """Swap light and dark in a split."""
-    return replace(split, images=1 - split.images)
+    images = split.images
+    images = images.inverted() if isinstance(images, Stored) else 1 - images
+    return replace(split, images=images)
 
 
 def dark_on_light(images) -> bool:
@@ -60,7 +63,7 @@ def drawn(images) -> bool:
     `LOOKED_AT` of them are inspected.
     """
     some = sampled(images)
-    if np.ptp(some, axis=1).max(initial=0) > GRAY:
+    if any(np.ptp(image, axis=0).max() > GRAY for image in some):
         return False
     found = [shares for image in some if (shares := _shares(image[0])) is not None]
     if not found:

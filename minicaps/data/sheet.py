@@ -42,18 +42,15 @@ def contact_sheet(
     samples = [np.flatnonzero(of_class(split.labels, label))[:COLUMNS] for label in classes]
     axes = upper.subplots()
     white = 0 if ink and split.images.shape[1] == 1 else 1  # the color of the page
-    rows = [[split.images[row] for row in samples]]
-    if changes:
-        again = [split.images[np.resize(row, COLUMNS if len(row) else 0)] for row in samples]
-        rows += [
-            [augmented(x, changes, None, seed=0, epoch=0, index=k) for k, x in enumerate(again)]
-        ]
-    strips = [
-        np.concatenate([_strip(_small(images), COLUMNS, white) for images in of_a_class])
-        for of_a_class in zip(*rows, strict=True)
-    ]
+    strips = []
+    for k, row in enumerate(samples):
+        strips.append(_strip(_small(split.images[row]), COLUMNS, white))
+        if changes:
+            again = split.images[np.resize(row, COLUMNS if len(row) else 0)]
+            again = augmented(again, changes, None, seed=0, epoch=0, index=k)
+            strips.append(_strip(_small(again), COLUMNS, white))
     _show(axes, np.concatenate(strips), ink)
-    height = len(strips[0])
+    height = len(strips[0]) * (2 if changes else 1)
     if len(shown) < len(class_names):
         axes.set_title(f"{len(shown)} of {len(class_names)} classes", fontsize=10)
     axes.set_yticks(height * (np.arange(len(classes)) + 0.5) - 0.5, shown)

@@ -4,11 +4,12 @@ import itertools
 import json
 import shlex
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import minicaps
-from minicaps import data
+from minicaps import data, ranks
 from minicaps.backend import choose_device
 from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
 from minicaps.data import baselines
@@ -55,6 +56,10 @@ def main(arguments=None):
 
 def _run(parser, options, command):
     run = open_run(options.run, choose_device(options.device))
+    source = run.options.data
+    if options.data not in (None, source.name):
+        source = replace(source, name=options.data, data_dir=None)
+    ranks.by_root(replace(source, data_dir=options.data_dir or source.data_dir).fetch)
     try:
         chosen = select.choose(
             run,
@@ -66,7 +71,7 @@ def _run(parser, options, command):
             invert=CHOICES.get(options.invert),
         )
         _check_top(options.top, run.model, chosen.split)
-        folder = _claim(_unused(options.out, run, chosen), chosen.source)
+        folder = ranks.by_root(_results_folder, options.out, run, chosen)
     except WrongUsage as error:
         parser.error(str(error))
     if not options.quiet:
@@ -85,7 +90,7 @@ def _run(parser, options, command):
         "minicaps": minicaps.__version__,
         "command": command,
     }
-    notes = _write(folder, found, origin | result)
+    notes = ranks.by_root(_write, folder, found, origin | result)
     lines = report(result)
     print("\n".join(lines if options.quiet else lines + report_classes(result)))
     for note in () if options.quiet else notes:
@@ -131,6 +136,10 @@ def _check_top(top, model, split):
 
 
 # ---- writing
+
+
+def _results_folder(out, run, chosen):
+    return _claim(_unused(out, run, chosen), chosen.source)
 
 
 def _unused(out, run, chosen):
@@ -240,4 +249,4 @@ def _parser():
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    sys.exit(start(main, together=True))

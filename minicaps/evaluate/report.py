@@ -215,7 +215,7 @@ def worst_of_several(found, names, most=WORST):
     activations = found.activations
     beyond = np.where(found.labels, limit - activations, activations - limit).max(axis=1)
     which = np.argsort(-beyond, kind="stable")[:most]
-    images, labels = found.split.images[which], found.labels[which]
+    images, labels = found.split.take(which).images, found.labels[which]
     drawn = redraw(model, images, labels)[1] if inspection.has_decoder(model) else None
     return images, drawn, labels, found.answers[which], names
 

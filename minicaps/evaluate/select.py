@@ -12,6 +12,7 @@ from minicaps.data import Split, own
 from minicaps.data.images import Target, background, fitted, sampled
 from minicaps.data.ink import drawn, swapped
 from minicaps.data.own.files import some_of
+from minicaps.data.stored import Stored, joined
 from minicaps.errors import DataError
 from minicaps.runs.run import Run, dataset
 
@@ -104,10 +105,10 @@ def _of_run(run, part, folder):
     except (ValueError, TypeError) as error:  # the images have changed, or options were edited
         raise DataError(f"{source} cannot be split as it was for {run.path}: {error}") from error
     split = _not_empty(split, run)
-    if whole.class_names != run.model.class_names or split.images.shape[1:] != run.input_shape:
+    if whole.class_names != run.model.class_names or split.shape != run.input_shape:
         raise DataError(
             f"{source} has the classes {', '.join(whole.class_names)} and images of shape"
-            f" {split.images.shape[1:]}, but {run.path} was trained on the classes"
+            f" {split.shape}, but {run.path} was trained on the classes"
             f" {', '.join(run.model.class_names)} and images of shape {run.input_shape}: restore"
             " the original data"
         )
@@ -131,6 +132,8 @@ def _cut(run, whole, part):
     """
     if run.options.data.compose:
         composed = _part(run, whole, part)
+        if composed and isinstance(composed.pixels, Stored):
+            return composed  # every batch is composed when it is needed
         return composed and _named(composed.take(np.arange(len(composed))))
     if part == "test":
         return _named(whole.test)
@@ -193,7 +196,7 @@ def _by_names(run, source, part, names, found):
             f"images added to {source} since training are ignored: {new}",
         )
     split = pool.take([here[name] for name in _not_empty(wanted, run)])
-    if names["sha256"].get(part, split.sha256()) != split.sha256():  # older runs store none
+    if (known := names["sha256"].get(part)) and known != split.sha256():  # older runs: none
         notes = (*notes, f"images of {source}, or their classes, have changed since training")
     return Samples(split, source, part, tuple(notes))
 
@@ -259,7 +262,7 @@ def _must_invert(run, parts):
     known = run.model.preprocessing
     if known.inverted is None:  # an older checkpoint
         return False
-    images = np.concatenate([sampled(split.images) for split in parts.values()])
+    images = joined([sampled(split.images) for split in parts.values()])
     return known.differs_from(background(images)) and (known.inverted or drawn(images))
 
 
@@ -271,8 +274,9 @@ def _holds(found, names):
 
 
 def _joined(parts):
-    fields = ("images", "labels", "names")
-    return Split(**{f: np.concatenate([getattr(p, f) for p in parts]) for f in fields})
+    images = joined([part.images for part in parts])
+    others = {f: np.concatenate([getattr(p, f) for p in parts]) for f in ("labels", "names")}
+    return Split(images, **others)
 
 
 def _for_network(split, whole, target):

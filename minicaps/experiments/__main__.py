@@ -15,9 +15,9 @@ from minicaps.cli.signals import StopRequest
 from minicaps.data import download
 from minicaps.errors import DataError, Interrupted
 from minicaps.experiments.lab import NAME, QUICK, Lab
-from minicaps.experiments.results import Results, headlines, print_key, print_markdown, print_table
+from minicaps.experiments.results import Results, headlines, print_markdown, print_report
 
-FRAMEWORK = {"__main__", "equal", "lab", "results", "settings"}
+FRAMEWORK = {"__main__", "equal", "lab", "results", "settings", "significance"}
 OUT = "lessons/results/experiments"
 NAMES = [m.name for m in pkgutil.iter_modules(experiments.__path__) if m.name not in FRAMEWORK]
 
@@ -31,8 +31,8 @@ def main(arguments=None):
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.name is None:
-        if options.quick or options.seeds:
-            parser.error("--quick and --seeds require the NAME of an experiment")
+        if options.quick or options.seeds or options.no_training:
+            parser.error("--quick, --seeds and --no-training require the NAME of an experiment")
         return guarded(NAME, partial(_list, options))
     command = shlex.join(["python", "-m", NAME, *arguments])
     return guarded(NAME, partial(_run, options, command))
@@ -66,31 +66,36 @@ def _run(options, command):
         print(text + ("" if options.quick else "; to train all of them, choose another --out"))
     try:
         with stop.listening():
-            lacking = _measure(module, lab, results, seeds)
-            report = results.report(seeds, module, command, lab.quick)
+            lacking = _measure(module, lab, results, seeds, options.no_training)
+            made_by = command.replace(" --no-training", "")
+            report = results.report(seeds, module, made_by, lab.quick)
             print()
-            print_table(report["table"])
-            print()
-            print_key(report["key"])
+            print_report(report)
             if options.quick:
                 print(f"\n{QUICK}")
-            # May train: results copied from another machine come without their networks
-            module.draw(results.gather(seeds), folder / f"{options.name}.png", lab)
+            if not options.no_training:
+                # May train: results copied from another machine come without their networks
+                module.draw(results.gather(seeds), folder / f"{options.name}.png", lab)
     except Interrupted:
         text = f"stopped; finished work is kept. Resume with:\n  {command}"
         return fail(NAME, text, 128 + stop.signal)
-    print(f"\nWrote {folder / options.name}.json and .png")
+    print(f"\nWrote {folder / options.name}.json" + ("" if options.no_training else " and .png"))
     if lacking:
         return fail(NAME, f"the results above are incomplete: {lacking}")
 
 
-def _measure(module, lab, results, seeds):
+def _measure(module, lab, results, seeds, untrained):
     """Measure all parts, and return the DataError that stopped the measurement, if any.
 
     The parts whose data may be missing come last. If nothing was measured, the error is raised.
+
+    untrained: measure only the parts that need no network.
     """
+    parts = results.parts
+    if untrained:
+        parts = {name: own for name, own in parts.items() if own["model"] is None}
     try:
-        for name, settings in results.parts.items():
+        for name, settings in parts.items():
             for seed in seeds:
                 results.measure(name, seed, partial(module.measure, lab, name, settings, seed))
     except DataError as error:
@@ -115,6 +120,11 @@ def _parser():
         type=number(int, 1),
         metavar="N",
         help="number of seeds to run (default: 3, or 1 with --quick)",
+    )
+    what.add_argument(
+        "--no-training",
+        action="store_true",
+        help="report the results that exist, measure what needs no network, and draw no figure",
     )
     where = parser.add_argument_group("where")
     add_device(where)

@@ -7,9 +7,11 @@ at random positions in 40×40 pixels. On affNIST, the CapsNet is far more accura
 counterpart has the convolutions of the CapsNet, followed by linear layers (`dense-cnn`). The
 counterpart has neither pooling nor dropout, because it learned less with them in so few epochs. The
 CapsNet has no decoder. Both networks train on 30,000 digits, which are shifted anew in each epoch.
-The test images are the MNIST test digits, transformed roughly like those of affNIST
-(`minicaps.data.affine`). Another 5,000 digits, which are also shifted, are held out to choose the
-epoch at which each network's accuracy is closest to the best that both networks reach.
+The test images are the MNIST test digits, rotated, sheared and scaled roughly like those of affNIST
+(`minicaps.data.affine`), but shifted no farther than the training images. The page of affNIST calls
+translation "much of the challenge", so our test is probably easier, and its accuracies are not
+comparable with those of the paper. Another 5,000 digits, which are also shifted, are held out to
+choose the epoch at which each network's accuracy is closest to the best that both networks reach.
 """
 
 import functools
@@ -19,7 +21,7 @@ import numpy as np
 
 from minicaps.data import Split, affine
 from minicaps.experiments import equal
-from minicaps.experiments.lab import cost, read_summary
+from minicaps.experiments.lab import cost, read_summary, tested
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
@@ -49,8 +51,10 @@ KEY = equal.KEY | {
     ),
     "scaled": "width and height, each by {:g} to {:g}".format(*affine.RANGES["scale"]),
     "all three": "rotated, sheared and scaled",
-    "source": "Sabour et al. 2017, larger networks; affNIST combines roughly all three changes",
+    "source": "Sabour et al. 2017, larger networks; affNIST has the changes and large translations",
 }
+TESTED = "MNIST test digits, transformed anew for each seed; paired test: all three"
+COMPARED = (("capsules", "cnn"),)
 
 
 def parts(quick):
@@ -74,9 +78,10 @@ def measure(lab, part, settings, seed):
     models = {when: lab.model(folder / f"epoch-{epoch}.npz") for when, epoch in epochs.items()}
     for kind, changes in KINDS.items():
         shown = affine.changed(test, changes, seed=seed)
-        for when, model in models.items():
-            figures[when][kind] = lab.accuracy(model, shown)
-    return figures | cost(read_summary(folder))
+        right = {when: lab.right(model, shown) for when, model in models.items()}
+        for when in epochs:
+            figures[when][kind] = float(right[when].mean())
+    return figures | tested(right["equal"]) | cost(read_summary(folder))  # of the last kind
 
 
 def trained(lab, part, seed):
@@ -115,7 +120,8 @@ def held_out(lab, part, seed):
 
 
 def table(results):
-    rows = [["accuracy, %", "epoch", "held out", *KINDS, "source", "parameters", "seconds"]]
+    header = ["accuracy, %", "epoch", "held out", *KINDS, "source"]
+    rows = [[*header, "parameters", "images learned"]]
     for when, title in (("equal", "at equal accuracy"), ("last", "at the end")):
         for part, seeds in results.items():
             chosen = [f["epoch"] if when == "equal" else len(f["held out"]) for f in seeds]

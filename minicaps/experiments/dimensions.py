@@ -7,14 +7,20 @@ fitted on training images and scored on test images. R² is the fraction of a co
 that the map explains. If R² is close to 1, the capsule encodes the pose, that is, the capsule is
 equivariant. The length of the capsule indicates whether the digit is present, and is invariant if
 it hardly changes with the pose.
+
+A high R² alone says little, because the image itself determines the pose. Two kinds of features
+that need no network show how much a linear map finds without learning: the first 16 principal
+components of the pixels, and six moments of the image.
 """
+
+from functools import partial
 
 import numpy as np
 
 from minicaps import ops
 from minicaps.data.strokes import POSE_NAMES
-from minicaps.experiments.lab import cost, read_summary
-from minicaps.experiments.results import line, percent, spread
+from minicaps.experiments.lab import cost, read_summary, tested
+from minicaps.experiments.results import accuracy, line, spread
 from minicaps.models.inputs import tensor_for
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
@@ -25,19 +31,33 @@ SWEEP = np.arange(-5, 6) * 0.05  # added to one dimension at a time
 # Chosen by R² on validation images with seed 0. Rotation, thickness and slant after 16 epochs: with
 # 0.0005, the paper's weight, 0.52, 0.17, 0.68; 0.005: 0.56, 0.63, 0.79; 0.05: 0.55, 0.80, 0.81
 RECONSTRUCTION = 0.05
-COMPONENTS = 16  # principal components of the pooling network: as many as a capsule has numbers
+COMPONENTS = 16  # principal components of the features: as many as a capsule has numbers
+COLOURS = {"capsules": BLUE, "pooling": ORANGE, "pixels": "#999999", "moments": "#009E73"}
 
 KEY = {
     "R²": "share of a pose's variance on test digits that a linear map of the features explains",
     "capsules": "features: the 16 numbers of the digit's capsule; the decoder's weight is"
     f" {RECONSTRUCTION} (0.0005 in the paper)",
     "pooling": "features: the 128 activations before the last layer of a CNN with pooling",
-    "of 16": "their first 16 principal components, as many as a capsule has numbers",
+    "pixels": "features: the image, without any network",
+    "moments": "features: the ink's amount, center, variances and covariance, without a network",
+    "of 16": "of their first 16 principal components, as many as a capsule has numbers",
     "x": "horizontal position of the digit, growing to the right",
     "y": "vertical position of the digit, growing downward",
     "slant": "angle of the digit's upright axis, to which rotation and shear both contribute",
     "right class": "length of its capsule, or its probability in the CNN: mean over test digits",
     "varies by": "standard deviation of that over test digits: small if poses do not matter",
+}
+
+
+TESTED = "digits, drawn anew for each seed; R² is fitted on the training digits"
+COMPARED = (("capsules", "pooling"),)  # by their accuracy
+# For each part: how R² is named, and the number of principal components or None for all features
+KINDS = {
+    "capsules": {"R²": None},
+    "pooling": {"R²": None, f"R² of {COMPONENTS}": COMPONENTS},
+    "pixels": {f"R² of {COMPONENTS}": COMPONENTS},
+    "moments": {"R²": None},
 }
 
 
@@ -47,30 +67,62 @@ def parts(quick):
         "capsules": common
         | {"model": "capsnet", "reconstruction": RECONSTRUCTION, "epochs": 4 if quick else 16},
         "pooling": common | {"model": "pooling-cnn", "epochs": 2 if quick else 10},
+        "pixels": common | {"model": None},
+        "moments": common | {"model": None},
     }
 
 
 def measure(lab, part, settings, seed):
     options = settings | {"seed": seed}
     digits = lab.data(options["data"], seed)
+    training, _ = digits.cut_validation(options["validation"], seed)
+    if options["model"] is None:
+        features = {"pixels": pixels, "moments": moments}[part]
+        return _scores(features, training, digits.test, KINDS[part]) | {"seconds": 0.0}
     folder = lab.train(part, digits, options)
     summary = read_summary(folder)
     model = lab.model(folder)
-    training, _ = digits.cut_validation(options["validation"], seed)
-    features = {"capsules": capsule_features, "pooling": pooling_features}[part]
-    known, asked = (features(lab, model, split) for split in (training, digits.test))
-    scores = scored(known, training, asked, digits.test)
-    figures = {"R²": dict(zip(NAMES, scores, strict=True))}
-    if part == "pooling":
-        scores = scored(known, training, asked, digits.test, COMPONENTS)
-        figures["R² of 16"] = dict(zip(NAMES, scores, strict=True))
+    of_network = {"capsules": capsule_features, "pooling": pooling_features}[part]
+    figures = _scores(partial(of_network, lab, model), training, digits.test, KINDS[part])
     activations = lab.activations(model, digits.test)
     right = activations[np.arange(len(digits.test)), digits.test.labels]
     return figures | {
         "length": [float(right.mean()), float(right.std())],
         "accuracy": summary["test_accuracy"],
+        **tested(activations.argmax(axis=1) == digits.test.labels),
         **cost(summary),
     }
+
+
+def _scores(features, training, test, kinds):
+    """Return {kind: {component of the pose: R²}} for linear maps from features(split) to poses."""
+    known, asked = features(training), features(test)
+    return {
+        kind: dict(zip(NAMES, scored(known, training, asked, test, kinds[kind]), strict=True))
+        for kind in kinds
+    }
+
+
+def pixels(split):
+    """Return the pixels (n, C·H·W) of the images."""
+    return split.images.reshape(len(split), -1).astype(np.float64)
+
+
+def moments(split):
+    """Return six moments (n, 6) of images (n, 1, H, W), as if brightness were mass.
+
+    The moments are the total brightness, the position of its center (x, y), and the variances and
+    covariance of x and y around that center.
+    """
+    images = split.images[:, 0].astype(np.float64)
+    y, x = np.mgrid[: images.shape[1], : images.shape[2]]
+    mass = images.sum(axis=(1, 2))
+
+    def mean(values):  # (H, W) or (n, H, W)
+        return (images * values).sum(axis=(1, 2)) / mass
+
+    dx, dy = (place - mean(place)[:, None, None] for place in (x, y))
+    return np.column_stack([mass, mean(x), mean(y), mean(dx**2), mean(dy**2), mean(dx * dy)])
 
 
 def capsule_features(lab, model, split):
@@ -127,12 +179,13 @@ def table(results):
     poses = [name.replace("translation_", "") for name in NAMES]
     rows = [["", *poses, "right class", "varies by", "accuracy, %"]]
     for part, seeds in results.items():
-        for key in ("R²", "R² of 16"):
-            if key in seeds[0]:
-                scores = [spread([f[key][name] for f in seeds], ".2f") for name in NAMES]
-                lengths = [spread([f["length"][k] for f in seeds], ".2f") for k in range(2)]
-                right = percent([f["accuracy"] for f in seeds])
-                rows.append([f"{part}, {key}", *scores, *lengths, right])
+        classified = ["–", "–", "–"]
+        if "length" in seeds[0]:
+            classified = [spread([f["length"][k] for f in seeds], ".2f") for k in range(2)]
+            classified.append(accuracy(seeds, digits=1))
+        for kind in KINDS[part]:
+            scores = [spread([f[kind][name] for f in seeds], ".2f") for name in NAMES]
+            rows.append([f"{part}, {kind}", *scores, *classified])
     return rows
 
 
@@ -140,8 +193,9 @@ def headline(results):
     names = ("rotation", "thickness", "slant")
     rows = []
     for part, seeds in results.items():
-        scores = " / ".join(spread([f["R²"][name] for f in seeds], ".2f") for name in names)
-        what = f"{part}: share of {' / '.join(names)} that a linear map finds (R²)"
+        kind = next(iter(KINDS[part]))
+        scores = " / ".join(spread([f[kind][name] for f in seeds], ".2f") for name in names)
+        what = f"{part}: share of {' / '.join(names)} that a linear map finds ({kind})"
         rows.append(line(what, "–", scores, seeds))
     return rows
 
@@ -153,12 +207,13 @@ def draw(results, path, lab):
     """
     figure = new_figure(11, 7)
     bars, pictures = figure.subplots(1, 2, width_ratios=(1, 1.5))
-    place, width = np.arange(len(NAMES)), 0.38
-    rows = [(part, [f["R²"] for f in seeds]) for part, seeds in results.items()]
-    for k, ((part, scores), colour) in enumerate(zip(rows, (BLUE, ORANGE), strict=False)):
-        values = np.array([[f[name] for name in NAMES] for f in scores])
-        offset = place + (k - 0.5) * width
-        bars.barh(offset, values.mean(axis=0), width, color=colour, label=part, hatch="//" * k)
+    place, width = np.arange(len(NAMES)), 0.2
+    for k, (part, seeds) in enumerate(results.items()):
+        kind = list(KINDS[part])[-1]  # of at most 16 numbers
+        values = np.array([[f[kind][name] for name in NAMES] for f in seeds])
+        offset, label = place + (k - 1.5) * width, f"{part}, {kind}"
+        style = {"color": COLOURS[part], "hatch": ("", "//", "..", "xx")[k], "edgecolor": "white"}
+        bars.barh(offset, values.mean(axis=0), width, label=label, **style)
         bars.plot(values.T, offset, ".", color=INK)
     bars.set(
         yticks=place,

@@ -17,7 +17,7 @@ KEY = {
 
 def validation_curve(folder):
     """Read the validation accuracy after each epoch from a run folder."""
-    _, meta = checkpoint.load(folder / "last.npz", needs=("progress",))
+    _, meta = checkpoint.load(folder / "last.npz", needs=("progress",), groups=())
     return [row["validation_accuracy"] for row in meta["progress"]["history"]]
 
 

@@ -12,6 +12,7 @@ from minicaps.cli.signals import StopRequest
 from minicaps.data.images import write_picture
 from minicaps.errors import CheckpointError
 from minicaps.experiments.settings import written_out
+from minicaps.experiments.significance import listed
 from minicaps.models.base import EVALUATION_BATCH
 from minicaps.plotting import canvas
 from minicaps.runs import checkpoint
@@ -91,7 +92,9 @@ class Lab:
                     raise ExperimentError(
                         f"cannot resume from {folder / 'last.npz'}: move {folder} away ({error!r})"
                     ) from error
-            write_json(folder / "summary.json", trainer.run())
+            summary = trainer.run()
+            learned = {"images_learned": len(trainer.training) * trainer.epoch}
+            write_json(folder / "summary.json", summary | learned)
         return folder
 
     def model(self, path):
@@ -149,8 +152,22 @@ def read_summary(folder):
 
 
 def cost(summary):
-    """Return the number of parameters of a network and its training time in seconds."""
-    return {"parameters": summary["parameters"], "seconds": summary["training_seconds"]}
+    """Return the number of parameters of a network and how much it was trained.
+
+    The number of images learned counts every repetition. Summaries of earlier versions lack it.
+    """
+    found = {"parameters": summary["parameters"], "seconds": summary["training_seconds"]}
+    if "images_learned" in summary:
+        found["learned"] = summary["images_learned"]
+    return found
+
+
+def tested(right):
+    """Return the number of test images, and which of them are misclassified, for the results.
+
+    right: booleans (n,), true for each correctly classified image.
+    """
+    return {"tested": len(right), "wrong": listed(~right)}
 
 
 class KeepEpochs(Display):

@@ -17,7 +17,9 @@ or 46% with ten times the reconstruction weight, which hardly improved the redra
 of 32 and learning rate 0.002 reduced the error to 41%. The error of the CNN was 48% with batches of
 32 and learning rate 0.001. A CNN with pooling and 1.2 million parameters, the authors' starting
 point, had an error of 49%, or 54% with batches of 64. Each network is evaluated on the test pairs
-after the epoch with the lowest error on held-out pairs.
+after the epoch with the lowest error on held-out pairs. The settings were not searched alike: the
+CapsNet's are the best of three, the CNN has its default learning rate. The CNN also lacks the
+decoder and the margin loss.
 """
 
 from typing import NamedTuple
@@ -25,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from minicaps.data.compose import box_overlap, compose
-from minicaps.experiments.lab import cost, read_summary
-from minicaps.experiments.results import cost_cells, line, percent
+from minicaps.experiments.lab import cost, read_summary, tested
+from minicaps.experiments.results import cost_cells, images_learned, line, percent
 from minicaps.graph import no_grad
 from minicaps.models.inputs import tensor_for
 from minicaps.models.multilabel import highest, seen
@@ -51,9 +53,11 @@ KEY = {
     "exactly two": "share of the pairs, %, for which exactly the two correct classes are above ½",
     "redrawn": "quality of the redrawn digits: 100 % − squared error / squared brightness",
     "absent drawn": "absent capsules' squared effect on the drawing, in % of the present capsules'",
-    "pictures": "number of training images, each composed anew",
     "boxes overlap": f"overlap of the boxes around two digits' ink, %; source: {SOURCE_BOXES}",
+    "images learned": "number of images shown in training, each composed anew",
 }
+TESTED = "pairs of MNIST test digits, composed anew for each seed"
+COMPARED = (("capsules-3", "capsules-1"), ("capsules-3", "cnn"))
 
 
 def parts(quick):
@@ -81,11 +85,11 @@ def measure(lab, part, settings, seed):
     model, pairs = lab.model(folder), _test_pairs(lab, name, seed)
     activations = lab.activations(model, pairs)
     figures = answers(activations, pairs.labels, model.logits)
+    figures |= tested((highest(activations, 2) == (pairs.labels > 0)).all(axis=1))
     if settings["model"] == "capsnet":
         figures |= redrawn(look(lab, model, pairs, REDRAWN))
     return figures | {
         "boxes": box_overlap(pairs.parts(np.arange(len(pairs)))),
-        "pictures": (len(learned.train) - settings["validation"]) * summary["epochs"],
         **cost(summary),
     }
 
@@ -167,13 +171,14 @@ def redrawn(view):
 
 def table(results):
     header = ["%", "digits found", "pairs missed", "source", "exactly two", "redrawn"]
-    rows = [[*header, "absent drawn", "boxes overlap", "pictures", "parameters", "seconds"]]
+    rows = [[*header, "absent drawn", "boxes overlap"]]
+    rows[0] += ["parameters", "images learned"]
     for part, seeds in results.items():
         row = [part, *(percent([f[name] for f in seeds]) for name in ("digits", "error"))]
         row += [f"{SOURCE[part]}", percent([f["sure"] for f in seeds])]
         for name in ("fit", "absent"):
             row.append(percent([f[name] for f in seeds]) if name in seeds[0] else "–")
-        row += [percent([f["boxes"] for f in seeds]), f"{seeds[0]['pictures']:,}"]
+        row.append(percent([f["boxes"] for f in seeds]))
         rows.append([*row, *cost_cells(seeds)])
     return rows
 
@@ -255,7 +260,7 @@ def _draw_errors(axes, results):
     """Plot mean errors as bars and individual seeds as dots, next to the published errors."""
     for k, (part, seeds) in enumerate(results.items()):
         errors = [100 * f["error"] for f in seeds]
-        ours = f"ours, each seed ({seeds[0]['pictures']:,} images)"
+        ours = f"ours, each seed ({images_learned(seeds)} images)"
         axes.bar(k, np.mean(errors), 0.6, color=BLUE, alpha=0.5)
         axes.plot([k] * len(errors), errors, "o", color=INK, label="" if k else ours)
         source = "Sabour et al. 2017 (60,000,000)"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from minicaps.cli.measuring import describe_machine
 from minicaps.experiments.lab import ExperimentError
+from minicaps.experiments.significance import mcnemar, only, wilson
 from minicaps.storage import results_folder, write_json
 
 # Words with nearly the same meaning in all tables; an experiment's own `KEY` takes precedence
@@ -13,9 +14,12 @@ COMMON_KEY = {
     "test error, %": "share of the test images that are misclassified",
     "accuracy, %": "share of the test images that are classified correctly",
     "parameters": "number of trainable parameters",
-    "seconds": "training time of one network; the JSON file names the machine",
+    "images learned": "number of images shown in training, repetitions included",
     "±": "mean ± sample standard deviation over the seeds",
+    "·": "between the results of two seeds, which are too few for a deviation",
+    "[": "95% interval of a single network, if other test images were drawn (Wilson)",
 }
+UNPAIRED = "results stored before the misclassified images were; train anew with --out"
 
 
 class Results:
@@ -96,6 +100,8 @@ class Results:
                 "seeds": {part: len(found) for part, found in entries.items()},
                 "table": table,
                 "key": key(module, table),
+                "tested": module.TESTED,
+                "paired": self._paired(seeds, module.COMPARED),
                 "headline": module.headline(found),
             }
         except (KeyError, TypeError, IndexError) as error:
@@ -105,6 +111,25 @@ class Results:
             ) from error
         write_json(self.folder / f"{self.name}.json", report)
         return report
+
+    def _paired(self, seeds, compared):
+        """Test the difference of each pair of parts in `compared`, for each seed with both.
+
+        Returns the rows of a table. Within a seed, both networks are tested on the same images.
+        """
+        rows = [["paired by image", "seed", "only first wrong", "only second wrong", "p"]]
+        for first, second in compared:
+            for seed in seeds:
+                read = self.read(seed)
+                if first in read and second in read:
+                    wrong = [read[part]["figures"].get("wrong") for part in (first, second)]
+                    if None in wrong:
+                        cells = ["–"] * 3
+                    else:
+                        b, d = only(*wrong)
+                        cells = [str(b), str(d), f"{mcnemar(b, d):.2g}"]
+                    rows.append([f"{first} / {second}", str(seed), *cells])
+        return rows
 
 
 def key(module, table):
@@ -123,20 +148,38 @@ def words_in(table, words):
     return {word: said for word, said in words.items() if any(word in cell for cell in cells)}
 
 
-def percent(values, digits=1):
-    """Format the mean and `spread` of fractions in percent, for example as "93.4 ± 0.5"."""
-    return spread([100 * value for value in values], f".{digits}f")
+def percent(values, digits=1, count=None):
+    """Format the `spread` of fractions in percent, for example as "93.4 ± 0.5".
+
+    A single fraction of `count` images, if that is known, is followed by its Wilson interval, for
+    example "34.7 [33.8, 35.6]".
+    """
+    text = spread([100 * value for value in values], f".{digits}f")
+    if count is None or len(values) > 1:
+        return text
+    low, high = (f"{100 * end:.{digits}f}" for end in wilson(values[0], count))
+    return f"{text} [{low}, {high}]"
+
+
+def accuracy(seeds, name="accuracy", digits=2):
+    """Format an accuracy of networks that differ in the seed as `percent` does."""
+    return percent([figures[name] for figures in seeds], digits, seeds[0].get("tested"))
 
 
 def error(seeds):
     """Format the mean test error over seeds in percent, for example as "1.52 ± 0.08"."""
-    return percent([1 - figures["accuracy"] for figures in seeds], digits=2)
+    wrong = [1 - figures["accuracy"] for figures in seeds]
+    return percent(wrong, digits=2, count=seeds[0].get("tested"))
 
 
 def spread(values, style):
-    """Format the mean of the values and, if there are several, their sample standard deviation."""
-    text = f"{statistics.fmean(values):{style}}"
-    return text + (f" ± {statistics.stdev(values):{style}}" if len(values) > 1 else "")
+    """Format the mean of the values and their sample standard deviation.
+
+    One or two values are too few for a deviation and are all listed: "0.58 · 0.60".
+    """
+    if len(values) < 3:
+        return " · ".join(f"{value:{style}}" for value in values)
+    return f"{statistics.fmean(values):{style}} ± {statistics.stdev(values):{style}}"
 
 
 def all_seeds(results, drawn):
@@ -149,8 +192,16 @@ def all_seeds(results, drawn):
 
 
 def cost_cells(seeds):
-    """Return the cells for the columns "parameters" and "seconds" of a table."""
-    return [f"{seeds[0]['parameters']:,}", spread([f["seconds"] for f in seeds], ",.0f")]
+    """Return the cells for the columns "parameters" and "images learned" of a table."""
+    return [f"{seeds[0]['parameters']:,}", images_learned(seeds)]
+
+
+def images_learned(seeds):
+    """Format the number of images learned, a "–" if it is unknown."""
+    counts = [figures.get("learned") for figures in seeds]
+    if None in counts:
+        return "–"
+    return spread(counts[:1] if len(set(counts)) == 1 else counts, ",.0f")
 
 
 def line(what, source, ours, seeds):
@@ -158,8 +209,7 @@ def line(what, source, ours, seeds):
 
     seeds: the results of a part, one per seed.
     """
-    minutes = statistics.fmean([figures["seconds"] for figures in seeds]) / 60
-    return [what, source, ours, str(len(seeds)), f"{minutes:,.1f}"]
+    return [what, source, ours, str(len(seeds)), images_learned(seeds)]
 
 
 def headlines(folder):
@@ -172,7 +222,7 @@ def headlines(folder):
             rows += [[name, *row] for row in report["headline"]]
         except (ValueError, KeyError, TypeError) as error:
             raise ExperimentError(f"{path} is damaged ({error!r}): move it away") from error
-    header = ["experiment", "what", "source", "ours", "seeds", "minutes each"]
+    header = ["experiment", "what", "source", "ours", "seeds", "images learned"]
     return [header, *rows] if rows else []
 
 
@@ -182,6 +232,21 @@ def print_markdown(rows):
         print("| " + " | ".join(row) + " |")
         if k == 0:
             print("|---" * len(row) + "|")
+
+
+def print_report(report):
+    """Print the table of a report, its key, its test data and the paired tests."""
+    print_table(report["table"])
+    print()
+    print_key(report["key"] | {"tested on": report["tested"]})
+    header, *rows = report["paired"]
+    known = [row for row in rows if "–" not in row]
+    if known:
+        print()
+        print_table([header, *known])
+        print("p: exact McNemar test, for networks that are equally good")
+    if len(known) < len(rows):
+        print(f"\nNo paired test of {len(rows) - len(known)} comparisons: {UNPAIRED}.")
 
 
 def print_key(words):

@@ -8,7 +8,9 @@ same, the networks would hardly learn anything from a small training set. The co
 evaluated with the network from the last epoch. No epoch is chosen on the 5,000 held-out digits,
 because far fewer would be available with a small training set. The held-out digits were used to
 decide against dropout in the counterpart: after two epochs on 6,000 digits, the accuracy was 95.9%
-with dropout and 97.1% without it.
+with dropout and 97.1% without it. Both networks use the default learning rate of the small CapsNet.
+The counterpart is trained with the cross-entropy and the CapsNet with the margin loss, so a
+difference between them is not due to the capsules alone.
 """
 
 from dataclasses import dataclass
@@ -17,8 +19,8 @@ import numpy as np
 
 from minicaps.data import Dataset
 from minicaps.experiments import equal
-from minicaps.experiments.lab import cost, read_summary
-from minicaps.experiments.results import cost_cells, line, percent
+from minicaps.experiments.lab import cost, read_summary, tested
+from minicaps.experiments.results import accuracy, cost_cells, line
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 
 TITLE = "accuracy with 1/100, 1/10 and all of the training images"
@@ -31,6 +33,7 @@ KEY = equal.KEY | {
     "pictures": "number of different training images; all networks train for as many steps",
     "source": "popular accounts of capsules, which give no number",
 }
+TESTED = "the MNIST test digits, the same for every seed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,15 +67,19 @@ def _named(network, share):
     return network if share == 1 else f"{network}-{share}th"
 
 
+COMPARED = tuple(tuple(_named(network, share) for network in equal.NETWORKS) for share in SHARES)
+
+
 def measure(lab, part, settings, seed):
     share = next(s for s in SHARES for network in equal.NETWORKS if _named(network, s) == part)
     digits = repeated(lab, seed, share)
     folder = lab.train(part, digits, settings | {"seed": seed})
     training, _ = digits.cut_validation(settings["validation"], seed)
-    model = lab.model(folder / "last.npz")
+    right = lab.right(lab.model(folder / "last.npz"), digits.test)
     return {
         "pictures": len(training) // share,
-        "accuracy": lab.accuracy(model, digits.test),
+        "accuracy": float(right.mean()),
+        **tested(right),
         **cost(read_summary(folder)),
     }
 
@@ -86,11 +93,11 @@ def repeated(lab, seed, share):
 
 
 def table(results):
-    rows = [["", "pictures", "accuracy, %", "source", "parameters", "seconds"]]
+    header = ["", "pictures", "accuracy, %", "source"]
+    rows = [[*header, "parameters", "images learned"]]
     for part, seeds in results.items():
-        right = percent([f["accuracy"] for f in seeds], digits=2)
         count = f"{seeds[0]['pictures']:,}"
-        rows.append([part, count, right, "fewer needed, no figure", *cost_cells(seeds)])
+        rows.append([part, count, accuracy(seeds), "fewer needed, no figure", *cost_cells(seeds)])
     return rows
 
 
@@ -99,8 +106,7 @@ def headline(results):
     for part, seeds in results.items():
         network, count = part.partition("-")[0], seeds[0]["pictures"]
         what = f"{network}: accuracy when learned with {count:,} pictures"
-        right = percent([f["accuracy"] for f in seeds], digits=2)
-        rows.append(line(what, "fewer needed, no figure", f"{right} %", seeds))
+        rows.append(line(what, "fewer needed, no figure", f"{accuracy(seeds)} %", seeds))
     return rows
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minicaps import ops
+from minicaps import ops, ranks
 from minicaps.backend import array_module
 from minicaps.nn.init import Rng, initial
 from minicaps.nn.module import Module
@@ -69,7 +69,10 @@ class Dropout(Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.rate == 0:
             return x
-        kept = self.rng.random(x.shape, np.float32) >= self.rate
+        share = ranks.share()  # of a batch whose mask each rank draws completely
+        shape = x.shape if share is None else (share.whole, *x.shape[1:])
+        kept = self.rng.random(shape, np.float32) >= self.rate
+        kept = kept if share is None else kept[share.rows]
         return x * (array_module(x.data).asarray(kept).astype(x.dtype) / (1 - self.rate))
 
 
@@ -81,9 +84,9 @@ class BatchNorm2d(Module):
     """Normalize each channel of images (B, C, H, W), then apply a learned scale and shift.
 
     In training, the mean and the variance (with divisor n) are computed per channel over the batch
-    and all positions. Evaluation uses running averages of the mean and the variance, in which each
-    training batch has the weight `MOMENTUM`. For these averages, Ioffe and Szegedy (2015) use the
-    divisor n − 1.
+    (including the rows that other ranks compute) and all positions. Evaluation uses running
+    averages of the mean and the variance, in which each training batch has the weight `MOMENTUM`.
+    For these averages, Ioffe and Szegedy (2015) use the divisor n − 1.
     """
 
     buffers = ("mean", "variance")
@@ -100,12 +103,18 @@ class BatchNorm2d(Module):
         if not self.training or x.size == 0:
             centred, variance = x - self.mean, self.variance
         else:
-            mean = x.mean(axis=(0, 2, 3), keepdims=True)  # (1, C, 1, 1)
+            mean = self._mean(x)  # (1, C, 1, 1)
             centred = x - mean
-            variance = (centred * centred).mean(axis=(0, 2, 3), keepdims=True)
+            variance = self._mean(centred * centred)
             self.mean = self._moved(self.mean, mean)
             self.variance = self._moved(self.variance, variance)
         return centred * (self.scale / ops.sqrt(variance + EPSILON)) + self.shift
+
+    @staticmethod
+    def _mean(x):
+        """Average each channel over the batch, whose rows several ranks may share."""
+        mean, share = x.mean(axis=(0, 2, 3), keepdims=True), ranks.share()
+        return mean if share is None else ops.total(mean * share.weight)
 
     @staticmethod
     def _moved(running, batch):

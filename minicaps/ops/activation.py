@@ -2,6 +2,7 @@
 
 from minicaps.backend import array_module
 from minicaps.ops.math import as_float
+from minicaps.sums import total
 from minicaps.tensor import op
 from minicaps.threads import over_parts
 
@@ -58,8 +59,8 @@ def softmax(x, *, axis: int = -1):
     """Softmax over `axis`, e^x / Σ e^x."""
     xp, x = array_module(x), as_float(x)
     y = xp.exp(x - x.max(axis=axis, keepdims=True))
-    y /= y.sum(axis=axis, keepdims=True)
-    return y, lambda g: y * (g - (g * y).sum(axis=axis, keepdims=True))
+    y /= total(y, axis, keepdims=True)
+    return y, lambda g: y * (g - total(g * y, axis, keepdims=True))
 
 
 @op
@@ -67,5 +68,5 @@ def log_softmax(x, *, axis: int = -1):
     """Logarithm of the softmax over `axis`, x − ln Σ e^x."""
     xp, x = array_module(x), as_float(x)
     shifted = x - x.max(axis=axis, keepdims=True)
-    y = shifted - xp.log(xp.exp(shifted).sum(axis=axis, keepdims=True))
-    return y, lambda g: g - xp.exp(y) * g.sum(axis=axis, keepdims=True)
+    y = shifted - xp.log(total(xp.exp(shifted), axis, keepdims=True))
+    return y, lambda g: g - xp.exp(y) * total(g, axis, keepdims=True)

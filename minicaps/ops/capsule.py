@@ -7,6 +7,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from minicaps.backend import array_module
 from minicaps.ops.math import as_float
 from minicaps.ops.targets import one_hot
+from minicaps.sums import SHORT, total
 from minicaps.tensor import op
 
 __all__ = ["direction", "length", "mask", "squash"]
@@ -14,8 +15,8 @@ __all__ = ["direction", "length", "mask", "squash"]
 
 def _total(x, axis):
     """Sum over `axis`, keeping it with size 1; BLAS sums short rows much faster than NumPy."""
-    if axis not in (-1, x.ndim - 1):
-        return x.sum(axis=axis, keepdims=True)
+    if axis not in (-1, x.ndim - 1) or x.shape[-1] > SHORT:
+        return total(x, axis, keepdims=True)
     return x @ array_module(x).ones((x.shape[-1], 1), x.dtype)
 
 

@@ -162,14 +162,19 @@ def by_patches(image, kernel, stride):
     matrix = kernel.reshape(o, math.prod(kernel.shape[1:]))  # (O, K·L·C)
     p, q = (output_size(n, k, stride) for n, k in zip(image.shape[1:3], window, strict=True))
     y = xp.empty((len(image), p, q, o), xp.result_type(image.dtype, kernel.dtype))
-    blocks = _blocks(y, matrix)
+    blocks, areas = _blocks(y, matrix)
     each = in_threads if xp is np else map
 
-    def correlate(images):
-        xp.matmul(_patches(image[images], window, stride), matrix.T, out=_rows(y[images]))
+    def patches(images, *area):
+        sides = zip(area, window, strict=True)
+        pixels = (slice(n.start * stride, (n.stop - 1) * stride + k) for n, k in sides)
+        return _patches(image[images, *pixels], window, stride)
 
-    def of_kernel(g, image):
-        return _rows(g).T @ _patches(image, window, stride)
+    def correlate(part):
+        xp.matmul(patches(*part), matrix.T, out=_rows(y[part]))
+
+    def of_kernel(g):
+        return lambda part: _rows(g[part]).T @ patches(*part)
 
     def of_image(g, total):
         rows = _rows(g)
@@ -180,27 +185,30 @@ def by_patches(image, kernel, stride):
         grad_image = grad_kernel = None
         if wanted[0]:
             grad_image = xp.zeros_like(image)
-            list(each(lambda n: of_image(g[n], grad_image[n]), blocks))
+            list(each(lambda n: of_image(g[n], grad_image[n]), blocks))  # waits for all
         if wanted[1]:
             grad_kernel = xp.zeros_like(matrix)
-            for part in each(lambda n: of_kernel(g[n], image[n]), blocks):
+            for part in each(of_kernel(g), areas):
                 grad_kernel += part
             grad_kernel = grad_kernel.reshape(kernel.shape)
         return grad_image, grad_kernel
 
-    list(each(correlate, blocks))
+    list(each(correlate, areas))
     return y, pull
 
 
 def _blocks(y, kernel):
-    """Split the batch into slices of at most WORKSPACE bytes of patches, at least one per core.
+    """Split y (B, P, Q, O) into parts of at most WORKSPACE bytes of patches, at least one per core.
 
-    A GPU needs few, large slices.
+    Returns slices of images, and the slices (images, rows, columns) of the parts: several images,
+    or some rows of one image, or some columns of one row. A GPU needs few, large parts.
     """
-    image_bytes = math.prod(y.shape[1:3]) * kernel.shape[1] * y.dtype.itemsize
-    on_cpu = array_module(y) is np
-    room = WORKSPACE if on_cpu else 16 * WORKSPACE
-    return parts(len(y), max(1, room // max(1, image_bytes)), None if on_cpu else 1)
+    (b, p, q), on_cpu = y.shape[:3], array_module(y) is np
+    patch = kernel.shape[1] * y.dtype.itemsize or 1  # bytes
+    fit = max(1, (1 if on_cpu else 16) * WORKSPACE // patch)
+    images = parts(b, max(1, fit // (p * q)), None if on_cpu else 1)
+    rows = [slice(0, p)] if p * q <= fit else parts(p, max(1, fit // q))
+    return images, list(itertools.product(images, rows, parts(q, fit, 1)))
 
 
 def _rows(a):

@@ -26,7 +26,7 @@ import numpy as np
 
 from minicaps.backend import array_module
 from minicaps.ops.shape import output_size
-from minicaps.threads import matmul
+from minicaps.threads import matmul, over_parts
 
 LARGEST_PLANE = 32 * 32  # pixels
 FEWEST_PLANES = 8  # per image, counting phases and channels
@@ -190,15 +190,28 @@ def by_spectra(image, kernel, stride):
     """Correlate image (B, H, W, C) with kernel (O, K, L, C) in the frequency domain.
 
     Returns y (B, P, Q, O) and a function that computes the gradients of `image` and `kernel`. The
-    results equal those of `conv.by_patches` up to rounding errors. The errors are relative to the
-    largest output of an image and channel, because every frequency depends on the whole image.
-    Outputs that do not exceed the rounding error are set to 0; gradients are left unchanged. A
-    single infinite pixel turns all outputs of its image into NaN.
+    results equal those of `conv.by_patches` up to rounding errors, which are at most
+
+        16 ε K L Σ_c X_bc W_oc     in y of image b and channel o
+        16 ε K L Σ_o G_bo W_oc     in x̄ of image b and channel c
+        16 ε P Q Σ_b G_bo X_bc     in w̄ of the kernel o and channel c
+
+    with the machine precision ε and the largest magnitudes X, W and G in the planes of x, w and ȳ.
+    The sums are the largest values that the results could have. With patches, only the pixels of
+    the window count; here it is the largest pixel of the plane, because every frequency depends on
+    the whole plane. A bright image or channel does not disturb the others. Outputs that do not
+    exceed their rounding errors are set to 0; gradients are left unchanged. A single infinite pixel
+    turns all outputs of its image into NaN.
 
         y = Cᵀ[(A x) ∘ (B w)],   x̄ = Aᵀ[(C ȳ) ∘ (B w)],   w̄ = Bᵀ[(C ȳ) ∘ (A x)]
 
     where a bar denotes ∂loss/∂, and ∘ is a matrix product over images and channels per frequency.
     """
+    # Why the bounds hold: A, B and C transform each plane on its own, so a plane's spectrum has an
+    # error of a few ε times its largest value, X or W. The product ∘ sums x̂_bc ŵ_oc over c. Hence
+    # the error in ŷ_bo is a few ε Σ_c X_bc W_oc, apart from the factors that count the pixels, and
+    # Cᵀ only averages over the frequencies of b and o. No step mixes planes that the exact result
+    # does not mix. The number 16 allows for the lengths of the sums, whose errors mostly cancel.
     xp = array_module(image)
     dtype = xp.result_type(image.dtype, kernel.dtype).name
     (plane, taps, _), (a, b, c) = _maps(image.shape, kernel.shape, stride, dtype, xp)
@@ -209,7 +222,7 @@ def by_spectra(image, kernel, stride):
     x = a(_split(image, plane, stride))  # (F, B, T)
     y = c.transpose(matmul(x, of_kernel().transpose(0, 2, 1)))  # (P, Q, B, O)
     # Remove pure rounding errors: ReLU would pass half of them where a kernel sees only zeros.
-    y *= ~(xp.abs(y) <= _rounding(y, kernel))
+    y *= ~(xp.abs(y) <= _rounding(y, image, kernel))
 
     def sweep(g, wanted):
         nonlocal x
@@ -225,19 +238,38 @@ def by_spectra(image, kernel, stride):
     return y.transpose(2, 0, 1, 3), sweep
 
 
-def _rounding(y, kernel):
-    """Return a bound (B, O) on the rounding error in y (P, Q, B, O).
+def _rounding(y, image, kernel):
+    """Return the magnitudes (B, O) up to which values in y (P, Q, B, O) count as rounding errors.
 
-    The bound is derived from the largest output of each image. Outputs are measured relative to the
-    largest weight of their kernel, so that the outputs of kernels with small weights are not lost.
-    Non-finite values are ignored.
+    A kernel may see only zeros, so the size of an image's errors is that of its largest output over
+    all kernels, measured in units of their largest weights. But only channels that a kernel sees
+    cause errors in its outputs: these are at most 8 ε √(K L Σ_c X_bc² W_oc²), in the notation of
+    `by_spectra`, or 8 ε times its own largest output, if the terms add up to more. Non-finite
+    values are ignored.
     """
     xp, limits = array_module(y), array_module(y).finfo(y.dtype)
-    unit = xp.maximum(xp.abs(kernel).max(axis=(1, 2, 3)), float(limits.tiny))
-    outputs = xp.abs(y).max(axis=(0, 1)) / unit
-    largest = xp.where(xp.isfinite(outputs), outputs, 0).max(axis=1)[:, None]
-    error = 8 * float(limits.eps) * largest * unit
+    X, W = _largest(image), _largest(kernel)
+    unit = xp.maximum(W.max(axis=1), float(limits.tiny))
+    outputs = xp.abs(y).max(axis=(0, 1))
+    largest = xp.where(xp.isfinite(outputs), outputs / unit, 0).max(axis=1)[:, None] * unit
+    # In float64, squares of float32 neither overflow nor vanish.
+    area, (X, W) = math.prod(kernel.shape[1:3]), (a.astype(xp.float64) ** 2 for a in (X, W))
+    seen = xp.maximum(xp.sqrt(area * (X @ W.T)).astype(y.dtype), outputs)
+    error = 8 * float(limits.eps) * xp.fmin(largest, seen)
     return xp.where(xp.isfinite(error), error, 0)
+
+
+def _largest(planes):
+    """Return the largest magnitude (A, C) in each plane of an array (A, H, W, C)."""
+    xp = array_module(planes)
+    largest = xp.empty((len(planes), planes.shape[3]), planes.dtype)
+
+    def scan(part):
+        some = planes[part]
+        xp.maximum(some.max(axis=(1, 2)), -some.min(axis=(1, 2)), out=largest[part])
+
+    over_parts(scan, planes)
+    return largest
 
 
 def _split(a, size, stride):

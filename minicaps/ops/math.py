@@ -1,7 +1,5 @@
 """Elementwise arithmetic with NumPy's broadcasting rules."""
 
-import math
-
 from minicaps.backend import array_module, is_array
 from minicaps.tensor import op
 
@@ -55,28 +53,27 @@ def negative(x):
 
 @op
 def power(a, b):
-    """Power a^b; at 0⁰, the value is 1 and the slope is 0.
+    """Power a^b; at 0⁰, the value is 1, and the slopes are 0.
 
-    The slope with respect to b is 0 where a = 0 and NaN where a < 0.
+    The slope with respect to b is NaN where a < 0, and −∞ where a = 0 and b < 0. All other slopes
+    are the limits of those nearby.
     """
     y = a**b
-    return y, (lambda g: g * _power_slope(a, b), lambda g: g * y * _log_or_zero(a))
+    return y, (lambda g: g * _power_slope(a, b), lambda g: g * _exponent_slope(a, b, y))
 
 
 def _power_slope(a, b):
-    """Return ∂(a^b)/∂a = b a^(b−1), or 0 where b = 0 (even at a = 0)."""
+    """Return ∂(a^b)/∂a = b a^(b−1), or 0 where b = 0 (even at a = 0 and a = ∞)."""
     if not is_array(b):
         return b * a ** (b - 1) if b != 0 else array_module(a).zeros_like(a)
-    xp = array_module(b)
-    return b * a ** xp.where(b == 0, 1, b - 1)
+    return b * array_module(b).where(b == 0, 1, a) ** (b - 1)
 
 
-def _log_or_zero(a):
-    """Return ln a, or 0 where a = 0, because a^b ln a tends to 0 there for b > 0."""
-    if not is_array(a):
-        return math.nan if a < 0 else math.log(a or 1)
-    xp = array_module(a)
-    return xp.log(xp.where(a == 0, 1, a))
+def _exponent_slope(a, b, y):
+    """Return ∂(a^b)/∂b = a^b ln a, which tends to 0 where a^b does, and is 0 at 0⁰."""
+    xp = array_module(y)
+    flat = (a >= 0) & ((y == 0) | ((a == 0) & (b == 0)))
+    return xp.where(flat, 0, y) * xp.log(xp.where(flat, 1, a).astype(y.dtype))
 
 
 @op

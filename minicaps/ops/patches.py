@@ -24,6 +24,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from minicaps.backend import array_module
 from minicaps.ops.activation import relu as rectify
 from minicaps.ops.shape import output_size
+from minicaps.sums import total
 from minicaps.threads import in_threads, over_parts, parts
 
 ROOM = 640 * 2**10  # bytes of a workspace: less than half of the cache of a core (1 or 2 MiB)
@@ -65,13 +66,13 @@ def in_cache(image, kernel, bias, stride, relu):
         for some, patches in _patches(image, kernel, stride, share):
             d = _before_relu(g[some], y[some], relu)
             of_matrix += d.T @ patches
-            of_bias += np.ones(len(d), g.dtype) @ d
+            of_bias += total(d, 0)
         return of_matrix.reshape(kernel.shape), of_bias
 
-    def of_image(g, total, taps, share):
-        most = max(total[0].size, p * q * max(o, stride * kernel.shape[3]))  # values of an image
+    def of_image(g, grad_image, taps, share):
+        most = max(image[0].size, p * q * max(o, stride * kernel.shape[3]))  # values per image
         for some in _few(share, most * g.itemsize):
-            d, total[some] = _before_relu(g[some], y[some], relu), 0
+            d, grad_image[some] = _before_relu(g[some], y[some], relu), 0
             for matrix, pixels in taps:
                 seen = pixels[some]
                 seen += (d @ matrix).reshape(seen.shape)
@@ -136,12 +137,12 @@ def _patches(image, kernel, stride, share):
         yield some, held.reshape(-1, k * l * c) if patch_first else held.reshape(k * l * c, -1).T
 
 
-def _taps(total, kernel, stride):
+def _taps(image, kernel, stride):
     """Return pairs of a matrix W_klᵀ (O, m·C) of m taps and the pixels (B, P, Q, m, C) they read.
 
-    The m ≤ s taps are neighbors in a row; the pixels are a view of `total` (B, H, W, C).
+    The m ≤ s taps are neighbors in a row; the pixels are a view of `image` (B, H, W, C).
     """
-    view, (o, rows, columns, _) = _windows(total, kernel, stride, writeable=True), kernel.shape
+    view, (o, rows, columns, _) = _windows(image, kernel, stride, writeable=True), kernel.shape
     taps = []
     for k, l in itertools.product(range(rows), range(0, columns, stride)):
         some = slice(l, min(l + stride, columns))
@@ -164,8 +165,6 @@ def with_passes(correlate, image, kernel, bias, stride, relu):
 
     def sweep(g, wanted):
         g = before_relu(g)
-        rows = g.reshape(math.prod(g.shape[:3]), g.shape[3])
-        of_bias = xp.ones(len(rows), g.dtype) @ rows if wanted[2] else None
-        return *pull(g, wanted[:2]), of_bias
+        return *pull(g, wanted[:2]), total(g, (0, 1, 2)) if wanted[2] else None
 
     return y, sweep

@@ -4,6 +4,7 @@ import math
 
 from minicaps.backend import array_module
 from minicaps.graph import joint
+from minicaps.sums import total
 from minicaps.tensor import Tensor, op
 from minicaps.threads import matmul as product
 
@@ -124,4 +125,4 @@ def _contract_pair(p, x, q, y, needed):
 def _sum_out(x, letters, keep):
     """Sum x over the indices that are not in `keep`."""
     gone = tuple(n for n, c in enumerate(letters) if c not in keep)
-    return (x.sum(axis=gone) if gone else x), [c for c in letters if c in keep]
+    return (total(x, gone) if gone else x), [c for c in letters if c in keep]

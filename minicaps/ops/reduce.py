@@ -8,11 +8,12 @@ import math
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from minicaps.backend import array_module
+from minicaps import ranks, sums
+from minicaps.backend import array_module, to_host
 from minicaps.ops.math import as_float
 from minicaps.tensor import op
 
-__all__ = ["logsumexp", "max", "mean", "sum"]
+__all__ = ["logsumexp", "max", "mean", "sum", "total"]
 
 
 def _kept(shape, axis):
@@ -33,17 +34,16 @@ def sum(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False)
     """Sum over `axis`; every summand receives the full gradient."""
     xp = array_module(x)
     kept, shape = _kept(x.shape, axis), x.shape
-    y = x.sum(axis=axis, keepdims=keepdims)
-    return y, lambda g: xp.broadcast_to(g.reshape(kept), shape)
+    return sums.total(x, axis, keepdims=keepdims), lambda g: xp.broadcast_to(g.reshape(kept), shape)
 
 
 @op
 def mean(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False):
     """Mean over `axis`."""
-    xp = array_module(x)
+    xp, x = array_module(x), as_float(x)
     kept, shape = _kept(x.shape, axis), x.shape
     count = math.prod(n for n, k in zip(shape, kept, strict=True) if k == 1)
-    y = x.mean(axis=axis, keepdims=keepdims)
+    y = (sums.total(x, axis, keepdims=keepdims, dtype=wide(x.dtype)) / count).astype(x.dtype)
     return y, lambda g: xp.broadcast_to(g.reshape(kept) * (1 / (count or 1)), shape)
 
 
@@ -55,7 +55,7 @@ def max(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False)
 
     def pullback(g):
         share = (x == y.reshape(kept)).astype(x.dtype)
-        share /= share.sum(axis=axis, keepdims=True, dtype=wide(x.dtype))
+        share /= sums.total(share, axis, keepdims=True, dtype=wide(x.dtype))
         return g.reshape(kept) * share
 
     return y, pullback
@@ -69,9 +69,19 @@ def logsumexp(x, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = 
     top = x.max(axis=axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, 0)
     e = xp.exp(x - top)
-    total = e.sum(axis=axis, keepdims=True, dtype=wide(x.dtype))
-    empty = total == 0  # all are −inf: the result is −inf, its gradient 0
-    total = total + empty
-    y = xp.where(empty, -math.inf, top + xp.log(total)).astype(x.dtype)
+    z = sums.total(e, axis, keepdims=True, dtype=wide(x.dtype))
+    empty = z == 0  # all are −inf: the result is −inf, its gradient 0
+    z = z + empty
+    y = xp.where(empty, -math.inf, top + xp.log(z)).astype(x.dtype)
     y = y if keepdims else y.squeeze(axis)
-    return y, lambda g: g.reshape(kept) * (e / total).astype(x.dtype)
+    return y, lambda g: g.reshape(kept) * (e / z).astype(x.dtype)
+
+
+@op
+def total(x):
+    """Sum over the ranks, y = Σ_r x_r, so that ∂(Σ_s L_s)/∂x_r = Σ_s ∂L_s/∂y for every rank r."""
+
+    def over_ranks(array):
+        return array_module(array).asarray(ranks.total(to_host(array)))
+
+    return over_ranks(x), over_ranks

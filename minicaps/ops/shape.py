@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from minicaps.backend import array_module, is_array, scatter_add
+from minicaps.backend import array_module, is_array
 from minicaps.graph import joint
+from minicaps.sums import selected
 from minicaps.tensor import Tensor, op
 
 __all__ = ["concatenate", "expand", "getitem", "pad", "reshape", "stack", "transpose"]
@@ -40,12 +41,9 @@ def concatenate(tensors: Sequence[Tensor], *, axis: int = 0) -> Tensor:
 
 @op
 def _concatenate(*arrays, axis):
-    xp = array_module(*arrays)
-    ends = [0]
-    for a in arrays:
-        ends.append(ends[-1] + a.shape[axis])
+    xp, ends = array_module(*arrays), np.cumsum([a.shape[axis] for a in arrays]).tolist()
     y = xp.concatenate(arrays, axis=axis)
-    return y, joint(lambda g, wanted: xp.split(g, ends[1:-1], axis=axis))
+    return y, joint(lambda g, wanted: xp.split(g, ends[:-1], axis=axis))
 
 
 def stack(tensors: Sequence[Tensor], *, axis: int = 0) -> Tensor:
@@ -85,18 +83,7 @@ def _index_part(xp, part):
 
 @op
 def _getitem(x, *, index):
-    xp = array_module(x)
-    repeats = any(is_array(p) and p.dtype.kind in "iu" for p in index)
-
-    def pullback(g):
-        whole = xp.zeros_like(x)
-        if repeats:
-            scatter_add(whole, index, g)
-        else:
-            whole[index] = g
-        return whole
-
-    return x[index], pullback
+    return x[index], lambda g: selected(index, g, x)
 
 
 def output_size(size, kernel, stride):

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from minicaps.data.lettering import fit, names_as_they_are
-from minicaps.models.multilabel import SEEN
 from minicaps.plotting.canvas import (
     BLUE,
     INK,
@@ -27,6 +26,7 @@ def prediction(
     picture: np.ndarray,
     ranking: Sequence[tuple[str, float]],
     score: str,
+    limit: float,
     headline: str,
     *,
     shares: tuple | None = None,
@@ -34,9 +34,10 @@ def prediction(
 ) -> None:
     """Draw an image (C, H, W) as the network sees it, together with the prediction.
 
-    ranking: list of (name, score), highest first. score: name of the score. shares: (map, grid,
-    equal), with the share `equal` of a child divided equally among all parents. drawn:
-    reconstruction (C, H, W) from the capsule of the predicted class.
+    ranking: list of (name, score), highest first. score: name of the score. limit: score above
+    which a class is seen. shares: (map, grid, equal), with the share `equal` of a child divided
+    equally among all parents. drawn: reconstruction (C, H, W) from the capsule of the predicted
+    class.
     """
     panels = 2 + (shares is not None) + (drawn is not None)
     bars = min(len(ranking), SHOWN)
@@ -44,7 +45,7 @@ def prediction(
     figure.suptitle(fit(headline, figure.get_figwidth() - 0.4, 12, lines=3), color=INK)
     axes = iter(figure.subplots(1, panels))
     _show_picture(next(axes), picture, "As the network sees it")
-    _bars(next(axes), ranking, score)
+    _bars(next(axes), ranking, score, limit)
     if shares is not None:
         _show_shares(figure, next(axes), shares, picture)
     if drawn is not None:
@@ -52,7 +53,7 @@ def prediction(
     save(figure, path)
 
 
-def _bars(axes, ranking, score):
+def _bars(axes, ranking, score, limit):
     """Draw scores from 0 to 1 as bars, with the highest score at the top."""
     values = [value for _, value in ranking[:SHOWN]]
     size = 10 if len(values) <= 12 else 8
@@ -61,14 +62,14 @@ def _bars(axes, ranking, score):
     axes.barh(
         places,
         values,
-        color=[BLUE if k == 0 or value > SEEN else PALE for k, value in enumerate(values)],
+        color=[BLUE if k == 0 or value > limit else PALE for k, value in enumerate(values)],
     )
     axes.set_yticks(places, names, fontsize=size)
     axes.invert_yaxis()
-    axes.axvline(SEEN, color=INK, linewidth=1, linestyle="--")
+    axes.axvline(limit, color=INK, linewidth=1, linestyle="--")
     axes.set(xlim=(0, 1), xlabel=score)
     more = f" (first {SHOWN} of {len(ranking)})" if len(ranking) > SHOWN else ""
-    axes.set_title(f"Above {SEEN}: seen{more}", fontsize=10, color=INK)
+    axes.set_title(f"Above {limit:.2g}: seen{more}", fontsize=10, color=INK)
 
 
 def _show_shares(figure, axes, shares, picture):

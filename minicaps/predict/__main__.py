@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from minicaps import plotting
+from minicaps import plotting, ranks
 from minicaps.backend import choose_device
 from minicaps.cli.command import (
     add_device,
@@ -25,7 +25,7 @@ from minicaps.data.ink import CHOICES
 from minicaps.errors import DataError
 from minicaps.models import inspection
 from minicaps.models.base import EVALUATION_BATCH
-from minicaps.predict.doubt import seen_classes
+from minicaps.predict.doubt import limit_of, seen_classes
 from minicaps.predict.printing import ALL, BEST, PRINTERS, headline_of
 from minicaps.runs.run import open_run
 from minicaps.storage import results_folder
@@ -112,9 +112,9 @@ def _add_output(group):
 
 def _run(options):
     run = open_run(options.run, choose_device(options.device))
-    files, faults = find_images(options.pictures)
+    files, faults = ranks.by_root(find_images, options.pictures)
     code = max((_fault(fault) for fault in faults), default=0)
-    figures = _figures(options, run.folder / "predictions", files)
+    figures = ranks.by_root(_figures, options, run.folder / "predictions", files)
     if figures and (note := plotting.legible(run.model.class_names)[1]):
         fail(NAME, note)
     if options.invert == "auto" and run.model.preprocessing.background is None:
@@ -161,21 +161,31 @@ def _figures(options, usual, files):
 def _results(run, files, figures, options):
     """Yield the prediction of each file as a JSON-serializable dictionary, or its error.
 
-    Images are classified in batches unless figures are drawn, which need more than the scores.
+    Images are classified in batches unless figures are drawn, which need more than the scores. The
+    ranks take turns, and each of them yields all predictions.
     """
+    size = 1 if figures else EVALUATION_BATCH
+    for first in range(0, len(files), size * ranks.count()):
+        own = first + size * ranks.rank()
+        some, drawn = files[own : own + size], figures and figures[own : own + size]
+        for found in ranks.gather(_results_of(run, some, drawn, options)):
+            yield from found
+
+
+def _results_of(run, files, figures, options):
+    """Return the predictions of some files; those of one batch are computed together."""
+    some = [_read(run, file, options) for file in files]
     if figures:
-        for file, figure in zip(files, figures, strict=True):
-            yield _drawn(run, *_read(run, file, options), figure)
-        return
-    for k in range(0, len(files), EVALUATION_BATCH):
-        some = [_read(run, file, options) for file in files[k : k + EVALUATION_BATCH]]
-        scores = iter(_scores(run.model, [shown for _, shown in some if shown is not None]))
-        for facts, shown in some:
-            own = None if shown is None else next(scores)
-            if own is not None:
-                yield _completed(run.model, facts, own)
-            else:
-                yield facts if shown is None else _without_memory(facts["file"])
+        return [_drawn(run, *one, figure) for one, figure in zip(some, figures, strict=True)]
+    scores = iter(_scores(run.model, [shown for _, shown in some if shown is not None]))
+    found = []
+    for facts, shown in some:
+        own = None if shown is None else next(scores)
+        if own is not None:
+            found.append(_completed(run, facts, own))
+        else:
+            found.append(facts if shown is None else _without_memory(facts["file"]))
+    return found
 
 
 def _read(run, file, options):
@@ -216,12 +226,12 @@ def _scores(model, pictures):
     return [scores for picture in pictures for scores in _scores(model, [picture])]
 
 
-def _completed(model, facts, scores):
+def _completed(run, facts, scores):
     """Add the prediction to the facts about an image. scores: array (J,)."""
-    ranking, names = np.argsort(-scores, kind="stable"), model.class_names
+    ranking, names = np.argsort(-scores, kind="stable"), run.model.class_names
     named = {names[k]: float(scores[k]) for k in ranking}
-    seen, doubt = seen_classes(model, named)
-    found = {"answer": names[ranking[0]], "seen": seen, "doubt": doubt, "score": model.score}
+    seen, doubt = seen_classes(run.model, named, run.rival)
+    found = {"answer": names[ranking[0]], "seen": seen, "doubt": doubt, "score": run.model.score}
     return {"file": facts["file"], **found, "scores": named, **facts}
 
 
@@ -231,7 +241,7 @@ def _drawn(run, facts, shown, figure):
         return facts
     try:
         view = inspection.view(run.model, shown)
-        result = _completed(run.model, facts | {"figure": str(figure)}, view.scores)
+        result = _completed(run, facts | {"figure": str(figure)}, view.scores)
         _draw(run, shown, view, result)
     except MemoryError:
         return _without_memory(facts["file"])
@@ -242,7 +252,7 @@ def _draw(run, shown, view, result):
     """Draw the figure of a prediction."""
     names, _ = plotting.legible(run.model.class_names)
     ranking = [(names[k], float(view.scores[k])) for k in view.ranking]
-    seen, doubt = seen_classes(run.model, dict(ranking))
+    seen, doubt = seen_classes(run.model, dict(ranking), run.rival)
     result = {**result, "answer": names[view.answer], "seen": seen, "doubt": doubt}
     shares = drawn = None
     grid = run.model.children_grid
@@ -257,6 +267,7 @@ def _draw(run, shown, view, result):
         shown,
         ranking,
         run.model.score,
+        limit_of(run.model, dict(ranking), run.rival),
         headline,
         shares=shares,
         drawn=drawn,
@@ -264,4 +275,4 @@ def _draw(run, shown, view, result):
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    sys.exit(start(main, together=True))

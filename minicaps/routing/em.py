@@ -255,9 +255,12 @@ def _reverse(g, X, activations, tape, floor, gradient):
             # E: logits_ij = ln a_j − ½ Σ_d ((V_ij − μ_j)²/σ_j² + ln σ_j²)
             # ∂/∂ln a_j = Σ_i G_ij;  μ̄_j = Σ_i G_ij (V_ij − μ_j)/σ_j²
             # ∂/∂σ_j² = (Σ_i G_ij (V_ij − μ_j)²/σ_j² − Σ_i G_ij) / 2σ_j²
+            # G is measured in a power of 2, u, because G (V − μ)² may overflow
+            u = xp.ldexp(r.a.dtype.type(1), xp.frexp(xp.abs(grad_logits).max(axis=2))[1] - 1)
+            G, u = grad_logits / u[..., None], u[..., None]
             grad_log_a = grad_logits.sum(axis=2)
-            grad_mean = _over_children(deviation, grad_logits) / r.variance
-            fit = _over_children(square, grad_logits) / r.variance
+            grad_mean = u * (_over_children(deviation, G) / r.variance)
+            fit = u * (_over_children(square, G) / r.variance)
             grad_variance = (fit - grad_log_a[..., None]) / (2 * r.variance)
         grad_total, through_a, of_u, of_a = r.pull_a(grad_log_a)
         grad_u, grad_a = grad_u + of_u, grad_a + of_a

@@ -53,7 +53,7 @@ def load_model(path: str | Path, device: Device | str = "cpu") -> Network:
     checkpoint that this version of minicaps can read.
     """
     device, path = as_device(device), checkpoint.best_of(path)
-    arrays, meta = checkpoint.load(path, needs=["model"])
+    arrays, meta = checkpoint.load(path, needs=["model"], groups=["model"])
     return build_saved(path, arrays, meta, device).eval()
 
 

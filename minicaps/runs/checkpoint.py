@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from minicaps import ranks
 from minicaps.errors import CheckpointError
 from minicaps.storage import locked, replacing
 
 FORMAT = 1  # increased when older versions of minicaps would misread new files
 _META = "minicaps.json"
+GROUPS = ("model", "optimizer")  # of the arrays that training saves
 
 
 def save(path, arrays, meta):
@@ -44,17 +46,19 @@ def best_of(path) -> Path:
     return path
 
 
-def load(path, needs=()):
+def load(path, needs=(), groups=None):
     """Load (arrays, meta) as passed to `save`; raise CheckpointError if the file is unusable.
 
-    needs: keys that `meta` must contain.
+    needs: keys that `meta` must contain. groups: names of the groups of arrays to load (see
+    `pack`), or None to load all arrays; others may be large and are not read.
     """
     try:
         with open(path, "rb") as file:  # NumPy takes anything but a zip archive for a pickle
             if not zipfile.is_zipfile(file):
                 raise zipfile.BadZipFile("it is not a zip archive, or its end is missing")
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+            wanted = [n for n in file.files if groups is None or n.partition("/")[0] in groups]
+            arrays = {name: file[name] for name in file.files if name in (*wanted, _META)}
         if _META not in arrays:
             raise ValueError("it does not describe a network; is it a data set?")
         meta = json.loads(arrays.pop(_META).tobytes())
@@ -83,9 +87,9 @@ def resuming(folder):
 
     The value is None if the folder does not contain a checkpoint yet.
     """
-    with locked(folder):
+    with ranks.held_by_root(locked(folder)):
         last = Path(folder, "last.npz")
-        yield load(last, ("model", "options", "progress")) if last.exists() else None
+        yield load(last, ("model", "options", "progress"), GROUPS) if last.exists() else None
 
 
 @contextmanager

@@ -58,6 +58,11 @@ class DataOptions:
             older=self.invert is None,
         )
 
+    def fetch(self):
+        """Download the files of the data set that are missing."""
+        if self.name in data.download.SOURCES:
+            data.download.fetch(self.name, self.data_dir)
+
     @property
     def augmentation(self) -> dict:
         """Return the augmentation as keyword arguments of `minicaps.data.batches.batches`."""

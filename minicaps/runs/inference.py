@@ -1,10 +1,15 @@
-"""Compute activations, the mean loss, or the number of correct predictions for a whole split."""
+"""Compute activations, the mean loss, or the number of correct predictions for a whole split.
+
+Several ranks share the batches of a split, so all of them must call these functions; all get the
+same results, which do not depend on the number of ranks.
+"""
 
 import numpy as np
 from tqdm import tqdm
 
+from minicaps import ranks
 from minicaps.backend import array_module, to_host
-from minicaps.data.batches import batches
+from minicaps.data.batches import number_of_batches
 from minicaps.errors import CheckpointError, Interrupted
 from minicaps.graph import no_grad
 from minicaps.models.base import EVALUATION_BATCH, evaluating
@@ -17,13 +22,23 @@ from minicaps.ops.targets import one_hot
 def batches_for(model, split, size, *, stop=False):
     """Yield batches (images, labels) of a split, with the images converted to a Tensor for `model`.
 
-    size: batch size. Raises Interrupted as soon as `stop` becomes true.
+    Of n ranks, rank r gets the batches r, r + n, r + 2n, … size: batch size. Raises Interrupted as
+    soon as `stop` becomes true on any rank.
     """
-    for images, labels in batches(split, size):
-        if stop:
+    count, turn = number_of_batches(len(split), size), ranks.count()
+    for first in range(0, count, turn):
+        if ranks.agree(stop):
             raise Interrupted
-        images = tensor_for(model, images)
-        yield images, array_module(images.data).asarray(labels)
+        if (own := first + ranks.rank()) < count:
+            images, labels = split.pick(np.arange(own * size, min((own + 1) * size, len(split))))
+            images = tensor_for(model, images)
+            yield images, array_module(images.data).asarray(labels)
+
+
+def _in_order(found):
+    """Return what all ranks found for their batches in the order of the batches."""
+    every = ranks.gather(found)
+    return [own[k] for k in range(len(every[0])) for own in every if k < len(own)]
 
 
 def outputs(model, function, split, size, *, stop=False) -> np.ndarray:
@@ -36,7 +51,7 @@ def outputs(model, function, split, size, *, stop=False) -> np.ndarray:
             to_host(function(images).data)
             for images, _ in batches_for(model, split, size, stop=stop)
         ]
-    return np.concatenate(found)
+    return np.concatenate(_in_order(found))
 
 
 def classify(model, split, size=EVALUATION_BATCH, *, quiet=True, path="the model"):
@@ -49,7 +64,7 @@ def classify(model, split, size=EVALUATION_BATCH, *, quiet=True, path="the model
 
     def activations_of(images):
         activations = model(images).activations
-        bar.update(len(activations.data))
+        _advance(bar, len(activations.data))
         return activations
 
     with bar:
@@ -70,6 +85,11 @@ def _bar(split, quiet, what=None):
     return tqdm(total=len(split), unit=" images", unit_scale=True, **shown)
 
 
+def _advance(bar, images):
+    """Move a progress bar by a batch, and by those of the other ranks."""
+    bar.update(min(images * ranks.count(), bar.total - bar.n))
+
+
 def evaluate(model, split, loss, *, stop=False, counts=None, progress=None):
     """Return the mean loss and the number of correct predictions of `model` on `split`.
 
@@ -79,16 +99,19 @@ def evaluate(model, split, loss, *, stop=False, counts=None, progress=None):
     device until the evaluation is complete. progress: name of a progress bar on a terminal, or None
     for no bar.
     """
-    total, right = 0, 0
+    losses, right = [], 0
     with evaluating(model), no_grad(), _bar(split, progress is None, progress) as bar:
         for images, labels in batches_for(model, split, EVALUATION_BATCH, stop=stop):
             activations = model(images).activations
             mean = classification_loss(loss, model, activations, labels)
-            total = total + mean.data * len(labels)
+            losses.append(mean.data * len(labels))
             right = right + right_answers(model, activations.data, labels).sum()
             if counts is not None:
                 answers = answers_of(model, activations.data, labels)
                 counts[0] += answers.sum(axis=0)
                 counts[1] += (answers & (one_hot(labels, activations.data) > 0)).sum(axis=0)
-            bar.update(len(labels))
-    return float(total) / len(split), int(right)
+            _advance(bar, len(labels))
+    losses, right = _in_order([*map(to_host, losses)]), ranks.total(np.array(int(right)))
+    if counts is not None:
+        counts[...] = array_module(counts).asarray(ranks.total(to_host(counts)))
+    return float(sum(losses)) / len(split), int(right)

@@ -1,12 +1,15 @@
 """Load trained runs with their models, options and data."""
 
+import json
 import os
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from minicaps import data
 from minicaps.backend import Device
 from minicaps.models import Network
+from minicaps.models.rivals import RIVAL
 from minicaps.runs import checkpoint
 from minicaps.runs.building import as_device, build_saved
 from minicaps.runs.configuration import Options, options_of
@@ -33,6 +36,18 @@ class Run:
         """Shape (C, H, W) of the training images."""
         return tuple(self.model.config["input_shape"])
 
+    @cached_property
+    def rival(self):
+        """Ratio to the highest activation above which a class is a rival, after the spread loss.
+
+        Training learns it from validation images; otherwise, it is `RIVAL`.
+        """
+        try:
+            rival = json.loads((self.folder / "summary.json").read_text())["rival"]
+            return float(rival) if 0 <= rival <= 1 else RIVAL
+        except (OSError, ValueError, TypeError, LookupError):  # unfinished, older or damaged
+            return RIVAL
+
 
 def open_run(path: str | Path, device: Device | str) -> Run:
     """Load a run on `device` from a single checkpoint or from the best epoch of a run folder.
@@ -40,7 +55,8 @@ def open_run(path: str | Path, device: Device | str) -> Run:
     Raises CheckpointError if a folder does not contain `best.npz` or a file is not a checkpoint.
     """
     device, path = as_device(device), checkpoint.best_of(path)
-    arrays, meta = checkpoint.load(path, needs=("model", "options", "preprocessing"))
+    needs = ("model", "options", "preprocessing")
+    arrays, meta = checkpoint.load(path, needs, groups=["model"])
     model = build_saved(path, arrays, meta, device).eval()
     with checkpoint.fitting(path):
         if missing := {"data", "seed", "validation"} - {**meta["options"]}.keys():

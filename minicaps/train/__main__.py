@@ -4,6 +4,7 @@ import shlex
 import sys
 from functools import partial
 
+from minicaps import ranks
 from minicaps.cli.command import WrongUsage, fail, guarded, start, usage
 from minicaps.errors import Interrupted
 from minicaps.train import forecast, seeds
@@ -39,14 +40,17 @@ def _run(given, session):
             (seeds.go_on if repeated else Session.go_on)(session, folder, given)
         else:
             with usage():
-                options = complete(given)
+                options = ranks.by_root(complete, given)  # its folder is named after the time
+                if options.run.estimate and ranks.count() > 1:
+                    raise ValueError("--estimate measures a single process: leave mpiexec out")
             folder = options.run.out
             begin = seeds.begin if options.run.seeds else Session.begin
             (forecast.show if options.run.estimate else begin)(session, options)
     except Interrupted:
+        number = max(ranks.gather(session.stop.signal or 0))  # not all ranks may have one
         resume = f"python -m {NAME} --resume {shlex.quote(str(folder))}"
-        return fail(NAME, f"stopped and saved. Resume with:\n  {resume}", 128 + session.stop.signal)
+        return fail(NAME, f"stopped and saved. Resume with:\n  {resume}", 128 + number)
 
 
 if __name__ == "__main__":
-    sys.exit(start(main))
+    sys.exit(start(main, together=True))

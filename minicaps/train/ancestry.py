@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from minicaps import models
-from minicaps.backend import to_host
 from minicaps.data import NAMES
+from minicaps.data.stored import on_host
 from minicaps.runs import checkpoint
 from minicaps.runs.building import tell_apart
 
@@ -24,7 +24,7 @@ def take_over(model, options, path) -> str | None:
 
     Raises ValueError if the networks differ in anything else, or have no parameters in common.
     """
-    arrays, meta = checkpoint.load(path, needs=("model", "options"))
+    arrays, meta = checkpoint.load(path, needs=("model", "options"), groups=["model"])
     saved, own = checkpoint.unpack(arrays, "model"), model.state_dict()
     with checkpoint.fitting(path):
         network = {"model": model.config, "options": options.to_dict()}
@@ -137,7 +137,7 @@ def _some(names):
 def fingerprints(split) -> list[str]:
     """Return a short checksum of each image, or of each single image if images are composed."""
     found = []
-    for image in to_host(split.pixels):
+    for image in on_host(split.pixels):
         pixels = np.rint(image * 255).astype(np.uint8)
         digest = hashlib.blake2b(f"{pixels.shape}".encode(), digest_size=6)
         digest.update(pixels.tobytes())
@@ -159,7 +159,7 @@ def seen_before(splits, source, path) -> str | None:
         pixels, names = set(parts.get("train_fingerprints", ())), set(parts["train"])
     except (OSError, ValueError, TypeError, LookupError, AttributeError):  # no custom data
         return None
-    _, meta = checkpoint.load(path, needs=("options",))
+    _, meta = checkpoint.load(path, needs=("options",), groups=())
     same_source = meta["options"].get("data") == source
     counts = []
     for kind in ("test", "validation"):

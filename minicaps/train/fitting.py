@@ -1,6 +1,7 @@
 """Train on arrays in memory, for example in a notebook."""
 
 import re
+import shutil
 import tempfile
 from collections.abc import Sequence
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from minicaps import ranks
 from minicaps.backend import Array
 from minicaps.cli.blas import one_blas_thread
 from minicaps.data import Dataset, Split
@@ -84,8 +86,12 @@ def fit(
     given = parsed(_as_text(options), _refuse) | {"data": from_memory.NAME}
     data = partial(_dataset, images, labels, class_names, test)
     if out is None:
-        with tempfile.TemporaryDirectory() as folder:
+        folder = ranks.by_root(tempfile.mkdtemp)
+        try:
             return _trained(Path(folder), given, data, _call(options))
+        finally:
+            if ranks.is_root():  # without the others, which may have failed
+                shutil.rmtree(folder)
     return _trained(Path(out), given, data, _call(options))
 
 
@@ -98,19 +104,21 @@ def _trained(folder, given, data, call):
     device, display = device_of(options.run), Display(NAME, options.run.quiet)
     dataset = inverted(data(options.data), CHOICES[options.data.invert])
     options, dataset = settled(options, dataset)
-    results_folder(folder, "choose another out")
-    with locked(folder), one_blas_thread():
-        _check_unused(folder)
+    ranks.by_root(results_folder, folder, "choose another out")
+    with ranks.held_by_root(locked(folder)), one_blas_thread():
+        ranks.by_root(_check_unused, folder)
         trainer = make_trainer(options, dataset, device, display, stop=False)
         write_config(trainer)
         try:
             trainer, _ = train(trainer, call)
-            draw(trainer)
+            ranks.by_root(draw, trainer)
         except BaseException:
-            if not (folder / "best.npz").exists():  # else the folder holds a network
+            if not (folder / "best.npz").exists() and ranks.is_root():  # else it holds a network
                 (folder / "config.json").unlink()
             raise
-    return load_model(folder, device)
+    model = load_model(folder, device)
+    ranks.barrier()  # the folder may be removed now
+    return model
 
 
 def _check_unused(folder):

@@ -19,6 +19,7 @@ from minicaps.cli.allocator import keep_memory
 from minicaps.cli.blas import one_blas_thread
 from minicaps.cli.measuring import available_memory, in_a_process, memory_limit, process_peak
 from minicaps.data.compose import compose
+from minicaps.data.stored import Stored
 from minicaps.errors import Interrupted, ProcessError
 from minicaps.models.base import EVALUATION_BATCH
 from minicaps.runs.configuration import Options
@@ -50,7 +51,8 @@ def show(session, options):
     kinds = options.replace(batch_size=size, validation=0, patience=None).to_dict()
     kinds["several"] = train.multi and not options.data.compose
     shape, classes = train.pixels.shape[1:], trainer.model.config["classes"]
-    pictures = sum(part.nbytes for part in (train, tested))
+    held = [part for part in (train, tested) if not isinstance(part.pixels, Stored)]
+    pictures = sum(part.nbytes for part in held)
     steps, tested = trainer.batches, len(tested)
     del trainer, train  # the process needs the memory
     found = json.loads(in_a_process("minicaps.train.forecast", json.dumps(kinds), *shape, classes))

@@ -5,8 +5,10 @@ import time
 
 from tqdm import tqdm
 
+from minicaps import ranks
 from minicaps.cli.command import fail
 from minicaps.errors import escaped
+from minicaps.threads import cores
 
 FORWARD = 3  # a training step takes about this many times as long as an evaluation
 
@@ -15,6 +17,9 @@ def describe(trainer):
     """Print a description of the device, the data and the network."""
     options, data, device = trainer.options, trainer.data, trainer.device
     print(f"Device: {device.name} ({device.reason})")
+    if (count := ranks.count()) > 1:
+        threads = f"{cores()} thread{'s' * (cores() > 1)}"
+        print(f"Ranks: {count}, each with {threads} and its share of every batch")
     print(
         f"Data: {escaped(options.data.name)}, {len(trainer.training):,} training,"
         f" {len(trainer.validation or ()):,} validation, {len(data.test):,} test images"
@@ -41,14 +46,14 @@ def about(seconds):
 class Display:
     """Display of training progress, as a bar in a terminal and as lines of text elsewhere.
 
-    If `quiet` is true, only warnings are shown.
+    If `quiet` is true, only warnings are shown. Of several ranks, only rank 0 shows anything.
     """
 
     BAR, LINE = 0.5, 30.0  # seconds between reads of the loss; each read waits for the device
     LONG, SILENT = 60.0, 2.0  # seconds left, or of an evaluation, that are worth mentioning
 
     def __init__(self, name, quiet):
-        self.name, self.quiet, self.bar = name, quiet, None
+        self.name, self.quiet, self.bar = name, quiet or not ranks.is_root(), None
         self.looked = self.began = 0.0
         self.first = 0  # position at the start
 
@@ -75,7 +80,8 @@ class Display:
 
     def warn(self, sentence):
         """Show a warning, even if `quiet` is true."""
-        fail(self.name, sentence)
+        if ranks.is_root():
+            fail(self.name, sentence)
 
     def close(self):
         if self.bar is not None:

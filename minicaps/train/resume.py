@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from minicaps import plotting
+from minicaps import plotting, ranks
 from minicaps.backend import choose_device
 from minicaps.cli.command import usage
 from minicaps.cli.signals import StopRequest
@@ -40,16 +40,16 @@ class Session:
         """Start a new run in the folder options.run.out and return its summary at the end."""
         folder = Path(options.run.out)
         trainer = self.prepare(options)
-        results_folder(folder)
-        with locked(folder):
+        ranks.by_root(results_folder, folder)
+        with ranks.held_by_root(locked(folder)):
             with usage():
-                check_unused(folder)  # another run may have started during loading
+                ranks.by_root(check_unused, folder)  # another run may have started during loading
             write_config(trainer)
             if (parts := _parts(trainer)) is not None:
                 prints = {"train_fingerprints": fingerprints(trainer.training)}
-                write_json(folder / "split.json", parts | prints)
+                ranks.by_root(write_json, folder / "split.json", parts | prints)
             if skipped := trainer.data.skipped:
-                write_csv(folder / "skipped.csv", ("file", "reason"), skipped)
+                ranks.by_root(write_csv, folder / "skipped.csv", ("file", "reason"), skipped)
             return self._train(trainer)
 
     def go_on(self, folder, given):
@@ -74,8 +74,9 @@ class Session:
         run = options.run
         with usage():
             if run.resume is None:
-                check_unused(run.out)
+                ranks.by_root(check_unused, run.out)
             device = device_of(run)  # before data is downloaded
+            ranks.by_root(options.data.fetch)
             dataset, display = options.data.load(run.seed), Display(self.name, run.quiet)
             if run.resume is None:
                 options, dataset = settled(options, dataset)
@@ -87,8 +88,9 @@ class Session:
         """Train, evaluate, draw the figures, and print the result."""
         with self.stop.listening():
             trainer, summary = train(trainer, self.command)
-            _say(summary, trainer.warnings)
-            draw(trainer)
+            if ranks.is_root():
+                _say(summary, trainer.warnings)
+            ranks.by_root(draw, trainer)
         files = ", ".join(sorted(p.name for p in trainer.folder.iterdir()))
         print(f"Results: {escaped(trainer.folder)}/ ({files})")
         return summary
@@ -123,7 +125,7 @@ def train(trainer, command) -> tuple[Trainer, dict]:
     """
     trainer, found = _finished(trainer)
     summary = found | circumstances(trainer, command)
-    write_json(trainer.folder / "summary.json", summary)
+    ranks.by_root(write_json, trainer.folder / "summary.json", summary)
     return trainer, summary
 
 
@@ -165,7 +167,7 @@ def _finished(trainer):
 def write_config(trainer):
     """Write the options of a run and a description of its network to config.json."""
     config = {"options": trainer.options.to_dict(), "model": trainer.model.config}
-    write_json(trainer.folder / "config.json", config)
+    ranks.by_root(write_json, trainer.folder / "config.json", config)
 
 
 # ---- the images of a run

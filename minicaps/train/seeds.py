@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+from minicaps import ranks
 from minicaps.cli.command import usage
 from minicaps.errors import escaped
 from minicaps.runs import checkpoint
@@ -17,9 +18,9 @@ def begin(session, options):
     """Train runs with consecutive seeds, using a subfolder seed-K for each seed K."""
     folder = Path(options.run.out)
     with usage():
-        check_unused(folder)
-    results_folder(folder)
-    with locked(folder):
+        ranks.by_root(check_unused, folder)
+    ranks.by_root(results_folder, folder)
+    with ranks.held_by_root(locked(folder)):
         _runs(session, folder, options, {})
 
 
@@ -34,7 +35,7 @@ def is_repeated(folder):
 def go_on(session, folder, given):
     """Finish the runs that `begin` left incomplete; a larger value of --seeds adds more runs."""
     folder = Path(folder)
-    with locked(folder):
+    with ranks.held_by_root(locked(folder)):
         with usage():
             options = resumed(folder / "config.json", _options(folder), given)
         _runs(session, folder, options, given)
@@ -44,12 +45,13 @@ def _options(folder):
     options = json.loads(Path(folder, "config.json").read_text())["options"]
     saved = sorted(Path(folder).glob("seed-*/last.npz"))
     if saved and "multi_label" not in options:  # of an older version
-        options |= {"multi_label": options_of(checkpoint.load(saved[0])[1])["multi_label"]}
+        _, meta = checkpoint.load(saved[0], groups=())
+        options |= {"multi_label": options_of(meta)["multi_label"]}
     return options
 
 
 def _runs(session, folder, options, given):
-    write_json(folder / "config.json", {"options": options.to_dict()})
+    ranks.by_root(write_json, folder / "config.json", {"options": options.to_dict()})
     first, count = options.run.seed, options.run.seeds
     summaries = []
     for seed in range(first, first + count):
@@ -59,7 +61,7 @@ def _runs(session, folder, options, given):
         one = options.replace(seed=seed, seeds=None, out=str(own), resume=None)
         summaries.append(_one(session, own, one, given))
     summary = spread(summaries, session.command)
-    write_json(folder / "summary.json", summary)
+    ranks.by_root(write_json, folder / "summary.json", summary)
     found = summary["test_accuracy"]
     print(
         f"Test accuracy over {count} seeds: mean {found['mean']:.2%}, standard deviation"
@@ -72,7 +74,7 @@ def _one(session, folder, options, given):
     """Return the summary of the run with one seed, training or resuming the run if necessary."""
     if not (folder / "last.npz").exists():
         if (folder / "config.json").exists():  # killed before anything was saved
-            shutil.rmtree(folder)
+            ranks.by_root(shutil.rmtree, folder)
         return session.begin(options)
     try:
         summary = json.loads((folder / "summary.json").read_text())

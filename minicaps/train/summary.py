@@ -7,12 +7,16 @@ import statistics
 import numpy as np
 
 import minicaps
+from minicaps import ranks
 from minicaps.backend import to_host
 from minicaps.cli.measuring import describe_machine
 from minicaps.data import NAMES, Split, baselines
 from minicaps.data.dataset import count_classes, mean_recall
+from minicaps.data.stored import on_host
 from minicaps.errors import CheckpointError
+from minicaps.models.rivals import fitted_rival
 from minicaps.runs.building import load_model
+from minicaps.runs.inference import classify
 from minicaps.train import diagnosis
 
 LINEAR_SHARE = 0.1  # of the training time, for the linear baseline
@@ -48,8 +52,11 @@ def results(trainer) -> dict:
         kinds = ("validation_accuracy", "validation_balanced_accuracy")
         row = trainer.history[epoch - 1]
         found |= {kind: row[kind] for kind in kinds if kind in row}
+        if trainer.optimization.loss == "spread":
+            scores = classify(best, trainer.validation)
+            found["rival"] = fitted_rival(scores, to_host(trainer.validation.labels))
     if samples and not test.multi and trainer.options.data.name not in NAMES:
-        found["baselines"] = _baselines(trainer)
+        found["baselines"] = ranks.by_root(_baselines, trainer)
         counts = count_classes(to_host(trainer.training.labels), len(trainer.data.class_names))
         worse = diagnosis.no_better(found, trainer.options, counts)
         trainer.warnings |= {"linear": worse} if worse else {}
@@ -62,7 +69,7 @@ def _baselines(trainer):
     They are trained on the same images as the network.
     """
     data, (least, most) = trainer.data, LINEAR_SECONDS
-    training = Split(to_host(trainer.training.images), to_host(trainer.training.labels))
+    training = Split(on_host(trainer.training.images), to_host(trainer.training.labels))
     majority, accuracy = baselines.majority(training.labels, data.test)
     return {
         "majority": {"class": data.class_names[majority], "accuracy": accuracy},
@@ -92,6 +99,7 @@ def circumstances(trainer, command) -> dict:
             "platform": platform.platform(),
             **{key: machine[key] for key in ("cpu", "cores", "blas")},
         },
+        "ranks": {"count": ranks.count(), "threads": machine["threads"]},
         "seed": trainer.options.run.seed,
         "options": trainer.options.to_dict(),
         "notes": list(trainer.data.notes),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from minicaps import ranks
 from minicaps.backend import to_host
 from minicaps.data import NAMES
 from minicaps.data.batches import batches, number_of_batches, resident
@@ -128,6 +129,7 @@ class Trainer:
             fill=options.data.fill,
             parts=bool(options.data.compose and options.model.reconstruction),
             balance=bool(options.data.balance),
+            shared=True,
             **options.data.augmentation,
         )
 
@@ -135,17 +137,21 @@ class Trainer:
         """Perform all remaining training steps of the current epoch."""
         started, before = time.perf_counter(), self.seconds
         for batch in self.rest_of_epoch():
-            if self.stop:
+            if self._is_stopped():
                 raise Interrupted
             self._step(*batch)
             self.batch += 1
             self.seconds = before + time.perf_counter() - started
-            self.display.step(self, len(batch[0]))
+            self.display.step(self, len(batch[1]))
         self.device.synchronize()  # a GPU lags behind, and its time counts
         self.seconds = before + time.perf_counter() - started
 
+    def _is_stopped(self):
+        """Return whether the user asks to stop; several ranks agree on it in each step."""
+        return self.learner.stopped if ranks.count() > 1 else self.stop
+
     def _step(self, *batch):
-        self.learner.step(self.epoch, self.batch, *batch)
+        self.learner.step(self.epoch, self.batch, *batch, stop=self.stop)
 
     @property
     def splits(self):
@@ -196,7 +202,7 @@ class Trainer:
             self.save("best.npz")
         self.save("last.npz")
         rows = [list(row.values()) for row in self.history]
-        write_csv(self.folder / "metrics.csv", list(row), rows)
+        ranks.by_root(write_csv, self.folder / "metrics.csv", list(row), rows)
         self.display.epoch(self, row)
 
     def _diagnose(self, row, answers):
@@ -265,7 +271,7 @@ class Trainer:
         arrays = checkpoint.pack(model=self.model.state_dict(), optimizer=state | steps)
         if not all(np.isfinite(array).all() for array in arrays.values()):
             self.learner.diverged("model")  # after a step with a finite loss
-        checkpoint.save(self.folder / name, arrays, meta)
+        ranks.by_root(checkpoint.save, self.folder / name, arrays, meta)
 
     def start_from(self, path):
         """Load the parameters of a checkpoint; raise ValueError if they do not match the model."""

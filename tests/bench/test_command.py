@@ -72,13 +72,25 @@ def test_by_default_the_network_of_the_paper_is_trained_and_used(monkeypatch):
     asked = []
     monkeypatch.setattr(bench_network, "compare", lambda *args: asked.append(args))
     assert bench.main([]) == 0
-    assert asked == [([Case("train", "paper", 128), Case("infer", "paper", 128)], None, 5)]
+    assert asked == [([Case("train", "paper", 128), Case("infer", "paper", 128)], [], 5)]
 
 
-def test_without_torch_it_says_what_to_install(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert bench.main(["--against", "torch"]) == 2
-    assert 'pip install -e ".[torch]"' in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("package", "peer", "name"),
+    [
+        ("torch", "torch", "PyTorch"),
+        ("onnx", "onnx", "ONNX Runtime"),
+        ("onnxruntime", "onnx", "ONNX Runtime"),
+    ],
+)
+def test_without_a_peer_it_says_what_to_install(package, peer, name, monkeypatch, capsys):
+    for optional in ("onnx", "onnxruntime"):
+        monkeypatch.setitem(sys.modules, optional, types.ModuleType(optional))
+    monkeypatch.setitem(sys.modules, package, None)
+    assert bench.main(["--against", peer]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"minicaps.bench: {name} is missing (")
+    assert told.endswith(f'install it with: pip install -e ".[{peer}]"')
 
 
 @pytest.mark.parametrize(
@@ -93,6 +105,9 @@ def test_without_torch_it_says_what_to_install(monkeypatch, capsys):
         (["--what", "routing", "--preset", "small"], "--preset has no effect with --what routing"),
         (["--profile", "--what", "train", "routing"], "--profile shows only the ops of CapsNet"),
         (["--profile", "--against", "torch"], "--profile shows only the ops of minicaps"),
+        (["--against", "tensorflow"], "--against"),
+        (["--what", "train", "--against", "torch", "onnx"], "onnx only joins in inference"),
+        (["--what", "routing", "--against", "onnx"], "onnx only joins in inference"),
     ],
 )
 def test_senseless_options_are_refused_before_any_work(options, reason, monkeypatch, capsys):

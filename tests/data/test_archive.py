@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 from evaluations import folder_of, measured
-from own_files import all_of, refusal
+from own_files import all_of, refusal, zipped
 from tiny_runs import go_on, run, summary
 
 from minicaps.data import load
@@ -19,15 +19,6 @@ pytestmark = pytest.mark.usefixtures("tiny")
 @pytest.fixture
 def pets(tmp_path):
     return folder_of(tmp_path / "pets", {"cat": 4, "dog": 5, "eel": 6})
-
-
-def zipped(root, *, around=""):
-    """Write the files of a folder to an archive, inside the folder `around`."""
-    path = root.with_suffix(".zip")
-    with zipfile.ZipFile(path, "w") as file:
-        for each in sorted(root.rglob("*")):
-            file.write(each, f"{around}{each.relative_to(root)}")
-    return path
 
 
 @pytest.mark.parametrize("around", ["", "pets/", "a/b/"])

@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -66,11 +67,25 @@ def test_truncated_numbers_name_both_byte_counts(tmp_path, pack):
     assert "35" in message
 
 
-def test_trailing_bytes_name_both_byte_counts(tmp_path):
-    message = error_of(tmp_path, idx_bytes(IMAGES) + b"??")
-    assert "trailing" in message
+@pytest.mark.parametrize("pack", [bytes, zipped], ids=["plain", "gzipped"])
+def test_trailing_bytes_are_refused(tmp_path, pack):
+    message = error_of(tmp_path, pack(idx_bytes(IMAGES) + b"??"))
+    assert "has trailing bytes" in message
     assert "40 bytes" in message
-    assert "42" in message
+
+
+@pytest.mark.parametrize("start", [b"", idx_bytes(IMAGES)], ids=["no header", "trailing"])
+@pytest.mark.parametrize("pack", [bytes, zipped], ids=["plain", "gzipped"])
+def test_a_file_is_read_only_as_far_as_its_header_says(tmp_path, pack, start):
+    path = tmp_path / "bomb"
+    path.write_bytes(pack(start + bytes(2**26)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="trailing" if start else "not an IDX file"):
+            read_idx(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
 
 
 def test_truncated_header_names_both_byte_counts(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from minicaps.data.images import fit, picture_size, read_picture
+from minicaps.data.images import fit, picture_size, read_frames, read_picture
 from minicaps.errors import DataError
 
 
@@ -177,12 +177,13 @@ def test_a_picture_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     assert "too large" in refusal(saved(tmp_path / "huge.png", np.zeros((6, 6), np.uint8)))
 
 
-def test_a_large_picture_is_named_in_one_warning(tmp_path, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30)
-    path = saved(tmp_path / "large.png", np.zeros((5, 8), np.uint8))
-    with pytest.warns(Image.DecompressionBombWarning) as caught:
-        assert read_picture(path).shape == (1, 5, 8)
-    assert [str(w.message) for w in caught] == [f"{path} has 5×8 pixels, which need much memory"]
+@pytest.mark.parametrize("read", [read_picture, picture_size, lambda path: list(read_frames(path))])
+def test_a_small_file_with_too_many_pixels_is_refused(tmp_path, read):
+    path = tmp_path / "black.png"
+    Image.new("1", (13_000, 13_000)).save(path)
+    assert path.stat().st_size < 1e6
+    with pytest.raises(DataError, match="has 13,000×13,000 pixels, but at most 50,000,000 are"):
+        read(path)
 
 
 # ---- fit

@@ -29,16 +29,16 @@ def test_neighbours_differ_in_one_choice():
 
 
 def test_a_table_by_hand():
-    seeds = [{"accuracy": a, "seconds": 10, "parameters": 1234} for a in (0.98, 0.99)]
+    seeds = [{"accuracy": a, "learned": 5000, "parameters": 1234} for a in (0.98, 0.99)]
     results = {"mnist, r=1": seeds, "fashion-mnist, r=1": seeds[:1], "mnist, r=3": seeds[1:]}
     rows = ablation.table(results)[1:]
     assert rows == [
-        ["r=1", "1.50 ± 0.71", "0.34 ± 0.032", "2.00", "1,234", "10"],
-        ["r=3", "1.00", "0.35 ± 0.036", "–", "1,234", "10"],
+        ["r=1", "2.00 · 1.00", "0.34 ± 0.032", "2.00", "1,234", "5,000"],
+        ["r=3", "1.00", "0.35 ± 0.036", "–", "1,234", "5,000"],
     ]
     what, *first = ablation.headline(results)[0]
     assert what == "MNIST, 1 iteration: test error"
-    assert first == ["0.34 ± 0.032 %", "1.50 ± 0.71 %", "2", "0.2"]
+    assert first == ["0.34 ± 0.032 %", "2.00 · 1.00 %", "2", "5,000"]
 
 
 @pytest.fixture

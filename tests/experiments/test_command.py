@@ -13,7 +13,7 @@ from minicaps import data
 from minicaps.data import strokes
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import dimensions, lab, pairs, routing
-from minicaps.experiments.results import percent, print_table
+from minicaps.experiments.results import Results, percent, print_table
 
 
 def test_the_measures_of_pairs_by_hand():
@@ -121,12 +121,12 @@ def test_quick_figures_go_where_they_are_wanted(tiny_pairs, undrawn, capsys):
     assert not (FOLDER / "pairs.json").exists()
 
 
-@pytest.mark.parametrize("what", [["--quick"], ["--seeds", "2"]])
+@pytest.mark.parametrize("what", [["--quick"], ["--seeds", "2"], ["--no-training"]])
 def test_what_asks_for_an_experiment_needs_its_name(what, capsys):
     with pytest.raises(SystemExit) as stopped:
         command.main(what)
     assert stopped.value.code == 2
-    assert "--quick and --seeds require the NAME of an experiment" in capsys.readouterr().err
+    assert "and --no-training require the NAME of an experiment" in capsys.readouterr().err
 
 
 def test_the_readme_has_the_headlines(capsys):
@@ -174,6 +174,47 @@ def test_damaged_figures_are_refused(tiny_pairs, capsys):
         path.write_text(damage)
         assert command.main(QUICK) == 1
         assert "is damaged" in capsys.readouterr().err
+
+
+def test_two_networks_are_compared_image_by_image(tiny_pairs, undrawn, monkeypatch, capsys):
+    """Results that were stored without the misclassified images are reported as untested."""
+    figures = {"single": 0.9, "below": [0.5] * 3, "beside": [0.5] * 3, "curve": [[0.5] * 3]}
+    figures |= {"seconds": 1.0, "parameters": 7, "learned": 30, "tested": 8}
+    wrong = {"spherical": "1 5", "pooling-on-pairs": "0 1 2 3 4 6"}
+    monkeypatch.setattr(pairs, "COMPARED", (tuple(wrong),))
+    monkeypatch.setattr(pairs, "measure", lambda _, part, *__: figures | {"wrong": wrong[part]})
+    assert command.main(QUICK) == 0
+    assert "spherical / pooling-on-pairs     0                 1                  5  0.22" in (
+        capsys.readouterr().out
+    )
+    path = FOLDER / "pairs/seed-0.json"
+    old = json.loads(path.read_text())
+    del old["spherical"]["figures"]["wrong"]
+    path.write_text(json.dumps(old))
+    assert command.main(QUICK) == 0
+    assert "No paired test of 1 comparisons" in capsys.readouterr().out
+
+
+def test_without_training_only_existing_results_are_reported(tiny_pairs, monkeypatch, capsys):
+    figures = {"single": 0.9, "below": [0.5] * 3, "beside": [0.5] * 3, "curve": [[0.5] * 3]}
+    figures |= {"seconds": 1.0, "parameters": 7, "learned": 30, "tested": 20}
+    Results(FOLDER, "pairs", tiny_pairs).make_folders()
+    Results(FOLDER, "pairs", tiny_pairs).measure("spherical", 0, lambda: figures)
+    monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(pairs, "draw", lambda *_: pytest.fail("drawn"))
+    assert command.main([*QUICK, "--no-training"]) == 0
+    assert "spherical  90.0 [69.9, 97.2]" in capsys.readouterr().out
+    report = json.loads((FOLDER / "pairs.json").read_text())
+    assert report["command"] == f"python -m minicaps.experiments {' '.join(QUICK)}"
+
+
+def test_moments_by_hand():
+    """Two pixels of ink 3 and 1, two columns and one row apart."""
+    image = np.zeros((1, 1, 3, 4), np.float32)
+    image[0, 0, 0, 1], image[0, 0, 1, 3] = 3, 1
+    split = data.Split(image, np.zeros(1, int))
+    expected = [[4, 1.5, 0.25, 0.75, 0.1875, 0.375]]
+    np.testing.assert_allclose(dimensions.moments(split), expected)
 
 
 def drawn(n, seed):

@@ -86,7 +86,7 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
     for part in ("capsules-3", "capsules-1", "cnn"):
         figures = found[part]["figures"]
         trained = summary(f"runs/experiments/overlap/{part}-seed-0")
-        assert figures["sure"] == trained["test_accuracy"] and figures["pictures"] == 32
+        assert figures["sure"] == trained["test_accuracy"] and figures["learned"] == 32
         assert 0 <= 1 - figures["error"] <= figures["digits"] <= 1
         assert ("fit" in figures) == ("absent" in figures) == (part != "cnn")
     boxes = {entry["figures"]["boxes"] for entry in found.values()}

@@ -70,16 +70,39 @@ def test_the_names_of_rows_are_explained(name):
 
 
 @pytest.mark.parametrize("name", command.NAMES)
-@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize("seeds", [1, 2, 3])
 def test_a_table_of_any_number_of_seeds(name, seeds):
     made = made_up.results(name, module(name).parts(True), seeds=seeds)
     table = module(name).table(made)
     assert all(isinstance(cell, str) for row in table for cell in row)
     spreads = [cell for row in table[1:] for cell in row if "±" in cell]
     of_source = {"0.34 ± 0.032", "0.29 ± 0.011", "0.35 ± 0.036", "0.25 ± 0.005"}
-    assert bool(set(spreads) - of_source) == (seeds > 1)
-    assert ("±" in results.key(module(name), table)) == bool(spreads)
+    key = results.key(module(name), table)
+    assert bool(set(spreads) - of_source) == (seeds > 2)
+    assert ("±" in key) == bool(spreads)
+    assert ("·" in key) == (seeds == 2)
     assert {row[3] for row in module(name).headline(made)} == {str(seeds)}
+
+
+def test_a_single_network_has_an_interval_and_two_have_none():
+    """Of 10,000 pairs, 34.73% lie in [33.80%, 35.67%] by Wilson's formula."""
+    assert results.percent([0.3473], count=10_000) == "34.7 [33.8, 35.7]"
+    assert results.percent([0.3473, 0.36], count=10_000) == "34.7 · 36.0"
+    assert results.percent([0.3473]) == "34.7"
+    assert results.error([{"accuracy": 1.0, "tested": 20}]) == "0.00 [0.00, 16.11]"
+
+
+def test_the_images_learned_are_unknown_in_old_results():
+    assert results.images_learned([{"learned": 1000}, {"learned": 1000}]) == "1,000"
+    assert results.images_learned([{"learned": 1000}, {"learned": 990}]) == "1,000 · 990"
+    assert results.images_learned([{"learned": 1000}, {}]) == "–"
+
+
+@pytest.mark.parametrize("name", command.NAMES)
+def test_the_networks_compared_are_measured(name):
+    parts = module(name).parts(False)
+    assert all(part in parts for pair in module(name).COMPARED for part in pair)
+    assert len(f"tested on  {module(name).TESTED}") <= 110
 
 
 def test_a_key_is_printed_in_two_columns(capsys):

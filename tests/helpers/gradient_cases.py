@@ -226,6 +226,11 @@ _reduction_case("max", distinct, repeats=False)
 _reduction_case("logsumexp", normal)
 
 
+@case("total")
+def total(shape, rng):
+    return ops.total, [normal(rng, shape)]
+
+
 # --- Shapes --------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from minicaps.data.strokes import POSE_NAMES
 from minicaps.experiments import adversarial, affine, pairs, routing
 
-COMMON = {"accuracy": 0.9, "parameters": 1234, "seconds": 90.0}
+COMMON = {"accuracy": 0.9, "parameters": 1234, "seconds": 90.0, "learned": 5000, "tested": 400}
 
 
 def figures(name, part, right=0.9):
@@ -20,10 +20,9 @@ def figures(name, part, right=0.9):
             "flat": dict.fromkeys(adversarial.GRADIENTS, 0.25),
         },
         "affine": {"held out": [right] * 3, "epoch": 2, "equal": kinds, "last": kinds},
-        "dimensions": {"R²": poses, "length": [right, 0.02]}
-        | ({"R² of 16": poses} if part == "pooling" else {}),
+        "dimensions": {"R²": poses, "R² of 16": poses}
+        | ({"length": [right, 0.02]} if part in ("capsules", "pooling") else {}),
         "overlap": {"digits": right, "error": 1 - right, "sure": right, "boxes": 0.7}
-        | {"pictures": 5000}
         | ({} if part == "cnn" else {"fit": 0.5, "absent": 0.1}),
         "pairs": {"single": right, "curve": [[right] * 3] * 2}
         | {layout: [right] * 3 for layout in pairs.LAYOUTS},

@@ -1,5 +1,6 @@
 """Custom files of a user: images, and arrays in an .npz file, and the results from them."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,15 @@ def saved(name, picture):
 
 def npz(path, **arrays):
     np.savez(path, **arrays)
+    return path
+
+
+def zipped(root, *, around=""):
+    """Write the files of a folder to an archive, inside the folder `around`."""
+    path = root.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w") as file:
+        for each in sorted(root.rglob("*")):
+            file.write(each, f"{around}{each.relative_to(root)}")
     return path
 
 

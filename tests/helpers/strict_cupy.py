@@ -521,6 +521,7 @@ def _make_module():
         runtime=SimpleNamespace(
             getDeviceCount=lambda: 1,
             getDevice=lambda: 0,
+            setDevice=lambda device: None,
             getDeviceProperties=lambda device: {"name": b"strict stand-in"},
             memGetInfo=lambda: (2**30, 2**31),  # bytes: free, total
             deviceSynchronize=stream.synchronize,

@@ -37,7 +37,7 @@ CAPSNET = {
 MATRIX = (8, 2, 3, 3)
 FIGURES = ("confusion", "curves", "members", "reconstructions", "worst")  # slow to draw
 VOLATILE = {"checkpoint", "command", "data", "device", "minicaps", "notes"}  # of evaluation.json
-SUBCOMMANDS = ("list", "fetch", "export", "strokes", "mnist", "fashion-mnist", "PATH")
+SUBCOMMANDS = ("list", "fetch", "export", "cache", "strokes", "mnist", "fashion-mnist", "PATH")
 COMMANDS = (
     *([f"minicaps.{name}"] for name in ("train", "evaluate", "predict", "plot", "data")),
     *(["minicaps.data", name] for name in SUBCOMMANDS),

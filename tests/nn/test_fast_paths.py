@@ -1,9 +1,12 @@
 """The fast paths give the results of the plain ones at the sizes for which they are designed."""
 
+import functools
 from unittest.mock import patch
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tensors import differentiate
 
 from minicaps import Tensor, data, models, ops
@@ -112,6 +115,64 @@ def test_a_weak_channel_is_not_taken_for_rounding(dtype):
         found = ops.conv2d(Tensor(x), Tensor(w), stride=2).data
     largest = np.abs(plain).max(axis=(2, 3), keepdims=True)
     assert (np.abs(found - plain) <= LIMITS[dtype] * largest).all()
+
+
+def test_a_bright_channel_does_not_erase_the_outputs_that_do_not_see_it():
+    rng = np.random.default_rng(0)
+    x, w = rng.random((16, 64, 20, 20)), 0.02 * rng.normal(size=(32, 64, 9, 9))
+    x[:, 0] *= 1e7
+    w[1:, 0] = 0
+    x, w = x.astype("f"), w.astype("f")
+    assert conv.worthwhile(conv.channels_last(x), w.transpose(0, 2, 3, 1), 2)
+    found = ops.conv2d(x, w, stride=2).data
+    exact = ops.conv2d(x.astype(float), w.astype(float), stride=2).data
+    largest = np.abs(exact).max(axis=(2, 3), keepdims=True)
+    assert (np.abs(found - exact) <= 1e-5 * largest).all()
+
+
+def test_the_rounding_errors_are_measured_without_waiting_for_a_device(strict_cupy):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(2, 3, 12, 12)), rng.normal(size=(4, 3, 5, 5))
+    expected = ops.conv2d(x, w).data
+    strict_cupy.host_syncs.clear()
+    with patch.object(conv, "worthwhile", lambda *_: True):
+        found = ops.conv2d(strict_cupy.asarray(x), strict_cupy.asarray(w)).data
+    assert not strict_cupy.host_syncs
+    np.testing.assert_allclose(found.get(), expected, atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0, 6, 12]), st.sampled_from([1, 2]))
+def test_spectra_keep_their_bound_for_every_image_and_channel(seed, decades, stride):
+    """The bound in the docstring, with planes whose sizes differ by many powers of ten."""
+    rng = np.random.default_rng(seed)
+
+    def planes(*shape):
+        values = np.exp(rng.normal(size=shape)) * rng.choice([-1, 1], shape)
+        if rng.random() < 0.3:
+            values = np.full(shape, 0.1)  # its rounding errors do not cancel
+        for pair in ((shape[0], 1), (1, shape[1]), shape[:2]):
+            values *= 10 ** rng.uniform(-decades / 3, decades / 3, pair)[..., None, None]
+        return (values * (rng.random((*shape[:2], 1, 1)) < 0.8)).astype("f")
+
+    size, kernel = 12, int(rng.integers(3, 8))
+    out = (size - kernel) // stride + 1
+    x, w, g = planes(3, 5, size, size), planes(4, 5, kernel, kernel), planes(3, 4, out, out)
+
+    def convolved(dtype):
+        convolve = functools.partial(ops.conv2d, stride=stride)
+        return differentiate(convolve, [a.astype(dtype) for a in (x, w)], g.astype(dtype))
+
+    with patch.object(conv, "worthwhile", lambda *_: True):
+        found = convolved("f")
+    with patch.object(conv, "worthwhile", lambda *_: False):
+        exact = convolved(float)
+    X, W, G = (np.abs(a.astype(float)).max(axis=(2, 3)) for a in (x, w, g))
+    bounds = kernel**2 * (X @ W.T), kernel**2 * (G @ W), out**2 * (G.T @ X)
+    for one, other, bound in zip(found, exact, bounds, strict=True):
+        errors = np.abs(one - other).max(axis=(2, 3))
+        tiny = 1e3 * np.finfo("f").tiny
+        assert (errors <= 16 * np.finfo("f").eps * bound + tiny).all()
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan, 1e38])

@@ -1,5 +1,6 @@
 """Convolution and pooling, compared with SciPy, a plain loop and the plain version."""
 
+import functools
 import tracemalloc
 from contextlib import ExitStack
 from unittest.mock import patch
@@ -10,6 +11,7 @@ import scipy.signal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensors import differentiate
+from tensors import draw as normal
 
 from minicaps import Tensor, ops
 from minicaps.ops import conv, fourier, patches
@@ -135,7 +137,34 @@ def test_a_small_workspace_means_several_blocks():
         patch.object(conv, "WORKSPACE", 2 * bytes_of_an_image),
     ):
         ops.conv2d(x, weight)
-    assert blocks == [[slice(0, 2), slice(2, 4), slice(4, 5)]]
+    [(images, areas)] = blocks
+    assert images == [slice(0, 2), slice(2, 4), slice(4, 5)]
+    assert areas == [(n, slice(0, 4), slice(0, 4)) for n in images]
+
+
+@pytest.mark.parametrize("rows", [2.5, 1, 0.4])
+def test_a_large_image_is_cut_into_parts(rows):
+    """Rows of one image if they fit into the workspace, and else parts of a row."""
+    x, w, g = normal(1, 2, 30, 40), normal(3, 2, 5, 5, seed=1), normal(1, 3, 13, 18, seed=2)
+    made, original = [], conv._patches
+
+    def counted(*args):
+        made.append(original(*args))
+        return made[-1]
+
+    room = int(rows * 18 * w[0].nbytes)
+    convolve = functools.partial(ops.conv2d, stride=2)
+    with (
+        patch.object(*NOT_IN_CACHE),
+        patch.object(conv, "WORKSPACE", room),
+        patch.object(conv, "_patches", counted),
+    ):
+        found = differentiate(convolve, [x, w], g)
+    plain = differentiate(functools.partial(ops.conv2d_plain, stride=2), [x, w], g)
+    for one, other in zip(found, plain, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    assert len(made) > 2 and max(a.nbytes for a in made) <= room
+    assert sum(len(a) for a in made) == 2 * 13 * 18
 
 
 def test_the_small_preset_convolves_in_the_cache():

@@ -86,6 +86,16 @@ def test_powers_at_the_edges():
     equal(gradient(lambda b: Tensor([0.0, 1.0, 2.0]) ** b, [2.0, 2.0, 2.0]), [0, 0, 4 * np.log(2)])
     equal(gradient(lambda b: 0**b, [2.0, 1.0]), [0, 0])
     equal(gradient(lambda b: 2**b, [3.0, -1.0]), np.log(2) * np.array([8, 0.5]))
+    equal(gradient(lambda b: 0**b, [0.0, 0.5, INF]), [0, 0, 0])
+    equal(gradient(lambda b: INF**b, [0.0, 1.0, -1.0, -INF]), [INF, INF, 0, 0])
+    equal(gradient(lambda b: Tensor([0.5, 1.0, 0.5]) ** b, [INF, INF, 0.0]), [0, 0, np.log(0.5)])
+    equal(gradient(lambda x: x**exponents, np.full(4, INF)), [0, 1, INF, INF])
+    equal(gradient(lambda x: x ** np.array([-1.0, 0.5]), [INF, INF]), [0, 0])
+    with np.errstate(divide="ignore"):  # the value and its slopes are infinite
+        equal(gradient(lambda b: Tensor([0.0, 0.0]) ** b, [-1.0, -0.5]), [-INF, -INF])
+    for dtype in FLOATS:
+        equal(gradient(lambda b: 0**b, [0.0, 2.0], dtype), [0, 0])
+        equal(gradient(lambda x: x ** np.float16([0, 1]), [INF, INF], dtype), [0, 1])
 
 
 def test_slopes_at_kinks():

@@ -32,6 +32,7 @@ def test_a_prediction(tmp_path, channels, classes):
         picture,
         ranking(classes),
         "length",
+        0.5,
         "Prediction: $7",
         shares=(shares, GRID, 1 / classes),
         drawn=picture,
@@ -41,7 +42,7 @@ def test_a_prediction(tmp_path, channels, classes):
 
 def test_a_prediction_without_capsules(tmp_path):
     plotting.prediction(
-        tmp_path / "a.png", np.zeros((1, 8, 8)), ranking(3), "probability", "unsure: none"
+        tmp_path / "a.png", np.zeros((1, 8, 8)), ranking(3), "probability", 0.9, "unsure: none"
     )
     pixels(tmp_path / "a.png")
 

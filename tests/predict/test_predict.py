@@ -423,9 +423,10 @@ def test_what_is_drawn(trained, monkeypatch):
     saved("a.png", strokes())
     assert predict.main([str(trained), "a.png"]) == 0
     model = open_run(trained, choose_device("cpu")).model
-    path, picture, ranking, score, headline = drawn["args"]
+    path, picture, ranking, score, limit, headline = drawn["args"]
     view = inspection.view(model, picture)
     assert path == str(trained / "predictions" / "a.png") and score == "length" and headline
+    assert limit == 0.5
     assert [name for name, _ in ranking] == [str(k) for k in view.ranking]
     shares, grid, equal = drawn["shares"]
     assert grid == model.children_grid and equal == 0.1

@@ -299,6 +299,7 @@ EDGES = {
     "identical votes": (np.ones_like(VOTES), ACTIVATIONS),
     "zero votes": (0 * VOTES, ACTIVATIONS),
     "huge votes": (1e4 * VOTES, ACTIVATIONS),
+    "vast votes": (1e13 * VOTES, ACTIVATIONS),
     "tiny votes": (1e-8 * VOTES, ACTIVATIONS),
     "far votes": (1e4 + VOTES, ACTIVATIONS),
     "an outlier": (np.where(np.arange(I)[:, None, None] == 0, 1e4, VOTES), ACTIVATIONS),

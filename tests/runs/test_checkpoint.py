@@ -482,3 +482,18 @@ def test_a_failed_write_names_its_own_error(tmp_path):
         (tmp_path / "file").touch()
         with pytest.raises(CheckpointError, match="cannot write"), replacing(path) as file:
             file.write(b"x")
+
+
+def test_groups_that_are_not_needed_are_not_read(tmp_path):
+    """A checkpoint may hold gigabytes that nobody asked for, even damaged ones."""
+    path = tmp_path / "large.npz"
+    checkpoint.save(path, {**some_arrays(), "junk": np.arange(2**16)}, {"model": {}})
+    content = bytearray(path.read_bytes())
+    content[content.index(np.arange(2**10).tobytes())] ^= 1
+    path.write_bytes(content)
+    for groups, names in ((["model"], "model/"), (checkpoint.GROUPS, ("model/", "optimizer/"))):
+        arrays, meta = checkpoint.load(path, ["model"], groups)
+        assert_same(arrays, {k: a for k, a in some_arrays().items() if k.startswith(names)})
+        assert meta["model"] == {}
+    with pytest.raises(CheckpointError, match="damaged"):
+        checkpoint.load(path)

@@ -9,8 +9,9 @@ from minicaps import Tensor, data, models, ops
 from minicaps.backend import choose_device
 from minicaps.models import losses
 from minicaps.models.losses import LOSSES, classification_loss, spread_margin
+from minicaps.models.rivals import fitted_rival
 from minicaps.runs.building import load_model
-from minicaps.runs.inference import evaluate
+from minicaps.runs.inference import classify, evaluate
 from minicaps.train import __main__ as train
 from minicaps.train import step as steps
 
@@ -131,6 +132,15 @@ def test_the_spread_loss_is_trained_at_the_margin_of_the_step(monkeypatch):
     run("--loss", "spread", "--epochs", "2")
     epochs = np.arange(10) / 5  # five batches per epoch
     np.testing.assert_allclose(seen, np.minimum(0.2 + 0.7 * epochs, 0.9))
+
+
+def test_the_spread_loss_learns_how_close_a_rival_may_come():
+    """From the validation images, with the model of the best epoch; other losses need no limit."""
+    folder = run("--loss", "spread", "--epochs", "2", "--validation", "10")
+    _, validation = data.load("strokes", limit=40).cut_validation(10)
+    expected = fitted_rival(classify(load_model(folder), validation), validation.labels)
+    assert summary(folder)["rival"] == pytest.approx(expected)
+    assert "rival" not in summary(run("--loss", "margin", out="other"))
 
 
 def test_a_loss_that_does_not_exist_is_refused():

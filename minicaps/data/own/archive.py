@@ -1,5 +1,6 @@
 """Unpack zip archives of custom data into a temporary folder."""
 
+import os
 import shutil
 import tempfile
 import zipfile
@@ -56,8 +57,10 @@ def _extract(archive, path, folder):
             f" {MOST_FILES:,} files of {most / 1e9:.1f} GB are unpacked: unpack it, and give the"
             " folder"
         )
+    changed = os.stat(path).st_mtime_ns
     for entry in files:
-        archive.extract(entry, folder)  # reads no more than `file_size` bytes
+        extracted = archive.extract(entry, folder)  # reads no more than `file_size` bytes
+        os.utime(extracted, ns=(changed, changed))  # tells the cache whether the archive changed
 
 
 def _inner(folder, classes):

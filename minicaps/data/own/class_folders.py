@@ -10,12 +10,13 @@ import numpy as np
 from minicaps.data.dataset import Split
 from minicaps.data.images import (
     SeveralFrames,
-    check_memory,
+    frame_count,
     picture_size,
     read_frames,
     read_picture,
 )
 from minicaps.data.own.arrays import DARK
+from minicaps.data.own.cache import ImageCache, too_large
 from minicaps.data.own.faults import Faults
 from minicaps.data.own.files import for_each_file, notes_on_hidden
 from minicaps.data.own.found import PARTS, Found
@@ -24,13 +25,17 @@ from minicaps.data.own.sizing import sized
 from minicaps.errors import DataError
 
 
-def from_folders(root, entries, target, reading):
-    """Implement `minicaps.data.own.read` for a folder with these visible entries."""
+def from_folders(root, entries, target, reading, source):
+    """Implement `minicaps.data.own.read` for a folder with these visible entries.
+
+    source: the folder itself, or the archive that it was unpacked from.
+    """
     faults = Faults(reading.skip_bad)
     listing = listed(root, entries, target, faults)
     names = list(listing.labels)
     target, names, resized = _sized(root, names, target, faults)
-    files, names = _pictures(root, names, target, faults, reading.frames)
+    cache = _cache(root, names, target, reading.frames, source)
+    files, names = _pictures(root, names, target, faults, reading.frames, cache)
     faults.check()
     pictures = [picture for frames in files for picture in frames]
     file_of = [name for name, frames in zip(names, files, strict=True) for _ in frames]
@@ -38,12 +43,7 @@ def from_folders(root, entries, target, reading):
     if len(pictures) > len(files):
         groups = np.repeat(np.arange(len(files)), [len(frames) for frames in files])
         names = [name for pair in zip(names, files, strict=True) for name in _frame_names(*pair)]
-    channels = max(len(picture) for picture in pictures)
-    images = np.empty((len(pictures), channels, *pictures[0].shape[1:]), dtype=np.float32)
-    grey = sum(len(picture) < channels for picture in pictures)
-    for k, picture in enumerate(pictures):
-        images[k] = picture  # broadcasting repeats the channel of a grayscale image
-        pictures[k] = None  # frees its memory
+    images, grey = cache.images(pictures) if cache else _together(pictures)
     if images.max() < DARK:
         raise DataError(
             f"the brightest pixel of all {len(images)} images in {root} is {images.max():.3g},"
@@ -55,6 +55,7 @@ def from_folders(root, entries, target, reading):
         *faults.notes(),
         *listing.notes(),
         *resized,
+        *([cache.note(images)] if cache else []),
     ]
     if grey:
         notes.append(
@@ -68,6 +69,17 @@ def from_folders(root, entries, target, reading):
         here = [part for part in PARTS if part in part_of]
         parts = {part: whole.take(part_of == part) for part in here}
     return Found(parts, listing.class_names, tuple(notes), tuple(faults.skipped))
+
+
+def _together(pictures):
+    """Return images (n, C, H, W) as one array, and how many of them are gray among color images."""
+    channels = max(len(picture) for picture in pictures)
+    images = np.empty((len(pictures), channels, *pictures[0].shape[1:]), dtype=np.float32)
+    grey = sum(len(picture) < channels for picture in pictures)
+    for k, picture in enumerate(pictures):
+        images[k] = picture  # broadcasting repeats the channel of a grayscale image
+        pictures[k] = None  # frees its memory
+    return images, grey
 
 
 def _frame_names(name, frames):
@@ -86,16 +98,29 @@ def _sized(root, names, target, faults):
     return target, names, notes
 
 
-def _pictures(root, names, target, faults, frames):
+def _cache(root, names, target, frames, source):
+    """Return a cache for images that are too large to be held in memory, and otherwise None."""
+    if target.size is None:  # after a fault
+        return None
+    count = len(names)
+    if frames == "all":
+        count = sum(frame_count(root / name) for name in names)
+    large = too_large(count, target.channels or 3, target.size)
+    return ImageCache(source, target, frames) if large else None
+
+
+def _pictures(root, names, target, faults, frames, cache):
     """Read images, and return a list for each file that is usable, and the names of these files.
 
-    The list of a file contains an array (C, H, W) for each of its frames that is read.
+    The list of a file contains an array (C, H, W) for each of its frames that is read, or its
+    record in the cache.
     """
-    pictures = []
-    if target.size is not None:
-        check_memory(len(names), target.channels or 3, target.size)
-        read = partial(for_each_file, root, verb="reading", function=_reader(target, frames))
+    pictures, reader = [], _reader(target, frames)
+    if target.size is not None and cache is None:
+        read = partial(for_each_file, root, verb="reading", function=reader)
         pictures, names = faults.each(names, read)
+    elif cache is not None:
+        pictures, names = faults.each(names, partial(cache.read, root, decode=reader))
     if not names and not faults.found:
         faults.add(f"{root} contains no image that can be used")
     return pictures, names

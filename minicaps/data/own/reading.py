@@ -108,7 +108,8 @@ def read(path, target: Target = AS_IT_IS, reading: Reading = STRICT) -> Found:
     return replace(found, parts=parts, notes=(*found.notes, note))
 
 
-def _read(path, target, reading):
+def _read(path, target, reading, source=None):
+    """Read the data at a path. source: the archive that it was unpacked from, if any."""
     if path.suffix.lower() == ".zip" and path.is_file():
         with unpacked(path, target.classes) as folder:
             return _of_archive(path, folder, target, reading)
@@ -116,7 +117,7 @@ def _read(path, target, reading):
         entries, hidden = list_folder(path)
         folders = any(entry.is_dir() for entry in entries)
         if folders or not any(idx_part(entry) for entry in entries):
-            return from_folders(path, entries, target, reading)
+            return from_folders(path, entries, target, reading, source or path)
     if flags := replace(reading, multi_label=False).changed():
         raise DataError(f"{path} is not a folder of images: leave out {' and '.join(flags)}")
     return from_idx(path, entries, hidden, target) if path.is_dir() else from_npz(path, target)
@@ -125,7 +126,7 @@ def _read(path, target, reading):
 def _of_archive(path, folder, target, reading):
     """Read an unpacked archive, and name the archive instead of the folder in all messages."""
     try:
-        found = _read(folder, target, reading)
+        found = _read(folder, target, reading, path)
     except DataError as error:
         raise DataError(str(error).replace(str(folder), str(path))) from None
     skipped = [(name, why.replace(str(folder), str(path))) for name, why in found.skipped]

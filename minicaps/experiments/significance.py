@@ -1,0 +1,42 @@
+"""How much the choice of test images matters: intervals for one network, tests for two."""
+
+from math import comb, sqrt
+
+import numpy as np
+
+Z = 1.959964  # half the width of a 95% interval of the normal distribution, in deviations
+
+
+def wilson(share, count):
+    """Return the 95% interval (low, high) of a share measured on `count` test images.
+
+    The interval contains the shares p for which the measured share lies within Z standard
+    deviations, √(p (1 − p) / count), of p (Wilson 1927). Unlike share ± Z deviations, it stays in
+    [0, 1] and has a positive width even if no image is misclassified.
+    """
+    z2 = Z * Z
+    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = Z / (1 + z2 / count) * sqrt(share * (1 - share) / count + z2 / (4 * count * count))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def mcnemar(first, second):
+    """Return the two-sided p-value of McNemar's exact test (1947).
+
+    The arguments are the numbers of test images that only the first and only the second of two
+    networks misclassifies. If both networks are equally good, each of these images is a coin toss.
+    """
+    tosses = first + second
+    tail = sum(comb(tosses, k) for k in range(min(first, second) + 1))
+    return min(1.0, 2 * tail / 2**tosses)
+
+
+def listed(wrong):
+    """Write the indices of the misclassified images, (n,) booleans, as a short text."""
+    return " ".join(map(str, np.flatnonzero(wrong)))
+
+
+def only(first, second):
+    """Count the images that only the first and only the second of two texts by `listed` has."""
+    one, two = (set(text.split()) for text in (first, second))
+    return len(one - two), len(two - one)

@@ -1,0 +1,47 @@
+"""Intervals and tests of the experiments, compared with SciPy and computed by hand."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from minicaps.experiments.significance import listed, mcnemar, only, wilson
+
+
+@pytest.mark.parametrize("wrong, count", [(0, 20), (1, 20), (69, 10_000), (257, 10_000), (20, 20)])
+def test_a_wilson_interval_is_that_of_scipy(wrong, count):
+    expected = binomtest(wrong, count).proportion_ci(method="wilson")
+    assert wilson(wrong / count, count) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+SINGLE = ["mnist", "mnist_paper", "capsule_cnn", "pooling_cnn", "matrix_capsnet"]
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_single_result_on_the_page_has_its_interval(name):
+    root = Path(__file__).parents[2]
+    found = json.loads((root / f"lessons/results/{name}.json").read_text())
+    last = found.get("runs", [found])[-1]
+    ends = wilson(last["test_right"] / last["test_samples"], last["test_samples"])
+    result = "{:.2%} [{:.2f}, {:.2f}]".format(last["test_accuracy"], *(100 * end for end in ends))
+    assert result in (root / "minicaps/train/README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("first, second", [(0, 0), (1, 5), (5, 1), (3, 3), (40, 71), (700, 812)])
+def test_mcnemar_is_the_exact_binomial_test_of_scipy(first, second):
+    expected = binomtest(first, first + second).pvalue if first + second else 1.0
+    assert mcnemar(first, second) == pytest.approx(expected, rel=1e-9)
+
+
+def test_mcnemar_by_hand():
+    """Of six tosses, at least five alike: (1 + 6) outcomes of 64 at each end."""
+    assert mcnemar(1, 5) == 2 * (1 + 6) / 64
+
+
+def test_images_that_only_one_network_gets_wrong_are_counted():
+    first, second = np.array([1, 1, 0, 1, 0], bool), np.array([0, 1, 1, 0, 0], bool)
+    assert listed(first) == "0 1 3"
+    assert only(listed(first), listed(second)) == (2, 1)
+    assert only(listed(~first & first), listed(second)) == (0, 2)

@@ -24,7 +24,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from minicaps.backend import array_module
 from minicaps.ops.activation import relu as rectify
 from minicaps.ops.shape import output_size
-from minicaps.sums import total
+from minicaps.sums import over_points, total
 from minicaps.threads import in_threads, over_parts, parts
 
 ROOM = 640 * 2**10  # bytes of a workspace: less than half of the cache of a core (1 or 2 MiB)
@@ -65,8 +65,8 @@ def in_cache(image, kernel, bias, stride, relu):
         of_matrix, of_bias = np.zeros((o, len(matrix)), g.dtype), np.zeros(o, g.dtype)
         for some, patches in _patches(image, kernel, stride, share):
             d = _before_relu(g[some], y[some], relu)
-            of_matrix += d.T @ patches
-            of_bias += total(d, 0)
+            of_matrix += over_points(d.T, patches)
+            of_bias += over_points(np.ones((1, len(d)), g.dtype), d)[0]
         return of_matrix.reshape(kernel.shape), of_bias
 
     def of_image(g, grad_image, taps, share):

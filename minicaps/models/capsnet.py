@@ -72,7 +72,8 @@ class CapsNet(Network):
         p, q = self.children_grid[:2]
         self.convolutions = []
         for width, side, step in sizes["convolutions"]:
-            self.convolutions.append(Conv2d(channels, width, side, rng, stride=step))
+            layer = Conv2d(channels, width, side, rng, stride=step, relu=True)
+            self.convolutions.append(layer)
             channels = width
         self.primary = PrimaryCaps(
             channels, types, size, kernel, rng, stride=stride, squash=primary_squash or squash
@@ -97,7 +98,7 @@ class CapsNet(Network):
         check_images(images, self.input_shape)
         x = images
         for convolution in self.convolutions:
-            x = ops.relu(convolution(x))
+            x = convolution(x)
         return self.primary(x)
 
     def reconstruct(self, poses: Tensor, keep: Array) -> Tensor:

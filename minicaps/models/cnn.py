@@ -18,12 +18,13 @@ class Convolution(Module):
     """Convolution with `channels` (C, O), followed by optional batch normalization and a ReLU."""
 
     def __init__(self, channels, kernel, rng, *, padding=0, batch_norm=False):
-        self.conv = Conv2d(*channels, kernel, rng, padding=padding, bias=not batch_norm)
+        alone = {"bias": not batch_norm, "relu": not batch_norm}
+        self.conv = Conv2d(*channels, kernel, rng, padding=padding, **alone)
         self.norm = BatchNorm2d(channels[1]) if batch_norm else None
 
     def forward(self, x):
         x = self.conv(x)
-        return ops.relu(self.norm(x) if self.norm else x)
+        return ops.relu(self.norm(x)) if self.norm else x
 
 
 class Features(Module):

@@ -45,7 +45,8 @@ class DenseCNN(Network):
         image = grid(image, [layer[1:] for layer in layers])
         self.convolutions = []
         for width, side, step in layers:
-            self.convolutions.append(Conv2d(channels, width, side, rng, stride=step))
+            layer = Conv2d(channels, width, side, rng, stride=step, relu=True)
+            self.convolutions.append(layer)
             channels = width
         hidden = classes * sizes["capsule_size"]
         self.hidden = Linear(math.prod(image) * channels, hidden, rng)
@@ -55,6 +56,6 @@ class DenseCNN(Network):
         check_images(images, self.input_shape)
         x = images
         for convolution in self.convolutions:
-            x = ops.relu(convolution(x))
+            x = convolution(x)
         x = ops.relu(self.hidden(flattened(x)))
         return without_capsules(self.classes(x))

@@ -61,7 +61,9 @@ class MatrixCapsNet(Network):
             "step": step,
             "floor": 0.01,  # a lower floor sharpens the first E steps and slows learning
         }
-        self.convolution = Conv2d(input_shape[0], a, 5, rng, stride=2, padding=2)
+        self.convolution = Conv2d(
+            input_shape[0], a, 5, rng, stride=2, padding=2, relu=not batch_norm
+        )
         self.norm = BatchNorm2d(a) if batch_norm else None
         self.primary = MatrixPrimaryCaps(a, b, rng)
         self.capsules = [
@@ -73,7 +75,7 @@ class MatrixCapsNet(Network):
     def forward(self, images: Tensor) -> Routed:
         grid(images.shape[2:], LAYERS)  # rejects images that are too small
         x = self.convolution(images)
-        grid_of_capsules = self.primary(ops.relu(self.norm(x) if self.norm else x))
+        grid_of_capsules = self.primary(ops.relu(self.norm(x)) if self.norm else x)
         for layer in self.capsules:
             grid_of_capsules = layer(*grid_of_capsules)[:2]
         return self.classes(*grid_of_capsules)

@@ -35,21 +35,22 @@ class Conv2d(Module):
 
     The weights have the shape (O, C, K, K) but are stored with the channels last, which is the
     layout that `ops.conv2d` reads. init: as in `Linear`. bias: whether to add a bias. A bias has no
-    effect before batch normalization, which subtracts it again.
+    effect before batch normalization, which subtracts it again. relu: whether to apply a ReLU.
     """
 
     def __init__(
         self, inputs: int, outputs: int, kernel: int, rng: Rng = None, *, stride: int = 1,
-        padding: int = 0, init: str = "he", bias: bool = True,
+        padding: int = 0, init: str = "he", bias: bool = True, relu: bool = False,
     ):  # fmt: skip
         c, o, area = inputs, outputs, kernel * kernel
         weight = initial(init, rng, (o, kernel, kernel, c), c * area, o * area)
         self.weight = parameter(weight.transpose(0, 3, 1, 2))
         self.bias = parameter(np.zeros(o, np.float32)) if bias else None
-        self.stride, self.padding = stride, padding
+        self.stride, self.padding, self.relu = stride, padding, relu
 
     def forward(self, x: Tensor) -> Tensor:
-        return ops.conv2d(x, self.weight, self.bias, stride=self.stride, padding=self.padding)
+        options = {"stride": self.stride, "padding": self.padding, "relu": self.relu}
+        return ops.conv2d(x, self.weight, self.bias, **options)
 
 
 class Dropout(Module):

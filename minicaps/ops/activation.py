@@ -30,7 +30,7 @@ def sigmoid(x):
     xp, x = array_module(x), as_float(x)
     e = xp.exp(-xp.abs(x))  # cannot overflow
     share = 1 / (1 + e)
-    y = xp.where(x >= 0, share, e * share)
+    y = xp.exp(xp.minimum(x, 0)) * share
     return y, lambda g: g * (e * share * share)
 
 

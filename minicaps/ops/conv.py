@@ -14,12 +14,13 @@ import numpy as np
 
 from minicaps.backend import array_module
 from minicaps.graph import joint
+from minicaps.ops.activation import relu as rectify
 from minicaps.ops.fourier import by_spectra, worthwhile
+from minicaps.ops.patches import fits, in_cache, with_passes
 from minicaps.ops.product import einsum
 from minicaps.ops.shape import output_size, pad
-from minicaps.sums import total
 from minicaps.tensor import Tensor, op
-from minicaps.threads import in_threads, over_parts, parts
+from minicaps.threads import in_threads, parts
 
 __all__ = ["conv2d", "conv2d_plain"]
 
@@ -97,8 +98,9 @@ def channels_last(x, padding=0):
 
 
 def conv2d_plain(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: int = 1, padding: int = 0
-) -> Tensor:
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: int = 1, padding: int = 0,
+    relu: bool = False,
+) -> Tensor:  # fmt: skip
     """Convolve directly from the definition: multiply each window by the kernel and sum.
 
     The arguments are those of `conv2d`.
@@ -107,7 +109,8 @@ def conv2d_plain(
     x = pad(x, width=((0, 0), (0, 0), (padding, padding), (padding, padding)))
     patches = _windows(x, window=weight.shape[2:], stride=stride)
     y = einsum("bpqklc,ockl->bopq", patches, weight)
-    return y if bias is None else y + bias.reshape(-1, 1, 1)
+    y = y if bias is None else y + bias.reshape(-1, 1, 1)
+    return rectify(y) if relu else y
 
 
 @op
@@ -118,30 +121,28 @@ def _windows(x, *, window, stride):
 
 
 @op
-def conv2d(x, weight, bias=None, *, stride: int = 1, padding: int = 0):
+def conv2d(x, weight, bias=None, *, stride: int = 1, padding: int = 0, relu: bool = False):
     """Cross-correlate images x (B, C, H, W) with kernels `weight` (O, C, K, L) and add `bias` (O,).
 
     The result has shape (B, O, P, Q), where P = (H + 2·padding − K) // stride + 1 and similarly for
-    Q. The convolution is computed from patches, or from Fourier spectra if they are cheaper (see
-    `fourier.worthwhile`).
+    Q. `relu` applies a ReLU to it. The convolution is computed from patches, or from Fourier
+    spectra if they are cheaper (see `fourier.worthwhile`).
     """
     _check(x, weight, bias, stride, padding)
-    xp = array_module(x)
     image, kernel = channels_last(x, padding), weight.transpose(0, 2, 3, 1)
     correlate = by_spectra if worthwhile(image, kernel, stride) else by_patches
-    y, pull = correlate(image, kernel, stride)
-    if bias is not None:
-        y = y.astype(xp.result_type(y.dtype, bias.dtype), copy=False)
-        over_parts(lambda part: xp.add(y[part], bias, out=y[part]), y)
+    if correlate is by_patches and fits(image, kernel, bias, stride):
+        y, pull = in_cache(image, kernel, bias, stride, relu)
+    else:
+        y, pull = with_passes(correlate, image, kernel, bias, stride, relu)
     inside = slice(padding, -padding or None)
 
     def sweep(g, wanted):
-        g = channels_last(g)
-        grad_image, grad_kernel = pull(g, wanted)
+        grad_image, grad_kernel, grad_bias = pull(channels_last(g), wanted)
         return (
             grad_image[:, inside, inside].transpose(0, 3, 1, 2) if wanted[0] else None,
             grad_kernel.transpose(0, 3, 1, 2) if wanted[1] else None,
-            total(g, (0, 1, 2)) if wanted[2] else None,
+            grad_bias,
         )
 
     return y.transpose(0, 3, 1, 2), joint(sweep)

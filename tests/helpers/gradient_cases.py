@@ -362,6 +362,11 @@ for _subscripts in (
 # --- Images --------------------------------------------------------------------------------------
 
 
+def conv2d_by_patches(*tensors, **options):
+    with patch.object(ops.conv, "fits", lambda *sizes: False):
+        return ops.conv2d(*tensors, **options)
+
+
 def conv2d_by_spectra(*tensors, **options):
     with patch.object(ops.conv, "worthwhile", lambda *sizes: True):
         return ops.conv2d(*tensors, **options)
@@ -373,6 +378,7 @@ def _convolution_case(op, name, function, arguments):
         batch, channels, height, width = exactly(shape, 4)
         kernel = (2, channels, *rng.integers(1, 4, 2))
         options = {"stride": int(rng.integers(1, 4)), "padding": int(rng.integers(0, 3))}
+        options["relu"] = bool(rng.integers(2))
         image = (batch, channels, height + 2, width + 2)  # a 3×3 kernel fits
         arrays = [normal(rng, image), normal(rng, kernel), normal(rng, 2)]
         return lambda *args: function(*args, **options), arrays[:arguments]
@@ -380,6 +386,7 @@ def _convolution_case(op, name, function, arguments):
 
 _convolution_case("conv2d", "conv2d", ops.conv2d, 2)
 _convolution_case("conv2d", "conv2d_with_bias", ops.conv2d, 3)
+_convolution_case("conv2d", "conv2d_by_patches", conv2d_by_patches, 3)
 _convolution_case("conv2d", "conv2d_by_spectra", conv2d_by_spectra, 3)
 _convolution_case("_windows", "conv2d_plain", ops.conv2d_plain, 2)
 _convolution_case("_windows", "conv2d_plain_with_bias", ops.conv2d_plain, 3)

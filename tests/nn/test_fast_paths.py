@@ -78,8 +78,9 @@ def losses(dtype, steps=50, batch=32):
 # if it switches a ReLU.
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1e-3), (np.float64, 1e-10)])
-def test_fifty_steps_have_the_losses_of_the_plain_path(dtype, limit):
-    with patch.object(conv, "worthwhile", lambda *_: True):
+@pytest.mark.parametrize("spectra", [True, False], ids=["spectra", "patches"])
+def test_fifty_steps_have_the_losses_of_the_plain_path(dtype, limit, spectra):
+    with patch.object(conv, "worthwhile", lambda *_: spectra):
         fast = list(losses(dtype))
     with (
         patch.object(ops, "conv2d", ops.conv2d_plain),

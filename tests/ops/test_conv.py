@@ -1,6 +1,8 @@
 """Convolution and pooling, compared with SciPy, a plain loop and the plain version."""
 
 import functools
+import tracemalloc
+from contextlib import ExitStack
 from unittest.mock import patch
 
 import numpy as np
@@ -12,9 +14,15 @@ from tensors import differentiate
 from tensors import draw as normal
 
 from minicaps import Tensor, ops
-from minicaps.ops import conv, fourier
+from minicaps.ops import conv, fourier, patches
 
-SPECTRA = "worthwhile", lambda image, kernel, stride: len(image) > 0  # otherwise by patches
+SPECTRA = conv, "worthwhile", lambda image, kernel, stride: len(image) > 0
+NOT_IN_CACHE = conv, "fits", lambda *sizes: False
+METHODS = [
+    [SPECTRA],
+    *([NOT_IN_CACHE, (conv, "WORKSPACE", room)] for room in (1, 1000, 2**30)),
+    *([(patches, "ROOM", room)] for room in (2**12, 2**20)),  # the first holds few images
+]
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -31,10 +39,11 @@ def convolutions(draw):
     x, weight, bias = (rng.normal(size=s) for s in ((b, c, h, w), (o, c, k, m), (o,)))
     x = draw(st.sampled_from([lambda x: x, channels_last_in_memory, np.asfortranarray]))(x)
     bias = draw(st.sampled_from([bias, None]))
-    method = draw(
-        st.sampled_from([("WORKSPACE", 1), ("WORKSPACE", 1000), ("WORKSPACE", 2**30), SPECTRA])
-    )
-    return x, weight, bias, {"stride": stride, "padding": padding}, patch.object(conv, *method)
+    method = ExitStack()
+    for place, name, value in draw(st.sampled_from(METHODS)):
+        method.enter_context(patch.object(place, name, value))
+    options = {"stride": stride, "padding": padding, "relu": draw(st.booleans())}
+    return x, weight, bias, options, method
 
 
 def channels_last_in_memory(x):
@@ -67,7 +76,9 @@ def test_conv2d_is_the_correlation_of_scipy(drawn):
     for b, o in np.ndindex(y.shape[:2]):
         expected = scipy.signal.correlate(padded[b], weight[o], mode="valid", method="direct")
         shift = 0 if bias is None else bias[o]
-        np.testing.assert_allclose(y[b, o], expected[0, ::s, ::s] + shift, rtol=1e-10, atol=1e-10)
+        expected = expected[0, ::s, ::s] + shift
+        expected = np.maximum(expected, 0) if options["relu"] else expected
+        np.testing.assert_allclose(y[b, o], expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -75,7 +86,7 @@ def test_spectra_lose_no_precision(dtype):
     rng = np.random.default_rng(0)
     arrays = [rng.normal(size=s) for s in ((3, 8, 20, 20), (6, 8, 9, 9))]
     exact = differentiate(ops.conv2d_plain, arrays, stride=2)
-    with patch.object(conv, *SPECTRA):
+    with patch.object(*SPECTRA):
         found = differentiate(
             ops.conv2d, [a.astype(dtype) for a in arrays], exact[0].astype(dtype), stride=2
         )
@@ -106,6 +117,7 @@ def test_spectra_are_chosen_where_they_save():
     assert not chosen((128, 18, 18, 1), (256, 9, 9, 1), 1)  # of smaller images
     assert chosen((64, 26, 26, 64), (64, 3, 3, 64), 1)  # of capsule-cnn
     assert not chosen((64, 12, 12, 64), (64, 3, 3, 64), 2)
+    assert not chosen((128, 24, 24, 32), (64, 5, 5, 32), 2)  # of the small preset
     assert not chosen((0, 20, 20, 256), (256, 9, 9, 256), 2)
 
 
@@ -120,6 +132,7 @@ def test_a_small_workspace_means_several_blocks():
     x, weight = np.ones((5, 2, 6, 6)), np.ones((3, 2, 3, 3))
     bytes_of_an_image = 4 * 4 * 2 * 3 * 3 * 8
     with (
+        patch.object(*NOT_IN_CACHE),
         patch.object(conv, "_blocks", counted),
         patch.object(conv, "WORKSPACE", 2 * bytes_of_an_image),
     ):
@@ -133,21 +146,57 @@ def test_a_small_workspace_means_several_blocks():
 def test_a_large_image_is_cut_into_parts(rows):
     """Rows of one image if they fit into the workspace, and else parts of a row."""
     x, w, g = normal(1, 2, 30, 40), normal(3, 2, 5, 5, seed=1), normal(1, 3, 13, 18, seed=2)
-    made, patches = [], conv._patches
+    made, original = [], conv._patches
 
     def counted(*args):
-        made.append(patches(*args))
+        made.append(original(*args))
         return made[-1]
 
     room = int(rows * 18 * w[0].nbytes)
     convolve = functools.partial(ops.conv2d, stride=2)
-    with patch.object(conv, "WORKSPACE", room), patch.object(conv, "_patches", counted):
+    with (
+        patch.object(*NOT_IN_CACHE),
+        patch.object(conv, "WORKSPACE", room),
+        patch.object(conv, "_patches", counted),
+    ):
         found = differentiate(convolve, [x, w], g)
     plain = differentiate(functools.partial(ops.conv2d_plain, stride=2), [x, w], g)
     for one, other in zip(found, plain, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
     assert len(made) > 2 and max(a.nbytes for a in made) <= room
     assert sum(len(a) for a in made) == 2 * 13 * 18
+
+
+def test_the_small_preset_convolves_in_the_cache():
+    def fits(image, kernel, stride, dtype="float32", bias="float32"):
+        arrays = np.empty(image, dtype), np.empty(kernel, dtype), np.empty(kernel[0], bias)
+        return patches.fits(*arrays, stride)
+
+    small = (128, 24, 24, 32), (64, 5, 5, 32), 2
+    assert fits((128, 28, 28, 1), (32, 5, 5, 1), 1) and fits(*small)
+    assert fits((128, 10, 10, 64), (64, 5, 5, 64), 2)
+    assert not fits((128, 20, 20, 256), (256, 9, 9, 256), 2)  # of the paper's preset
+    assert not fits((1, 2000, 2000, 3), (8, 3, 3, 3), 1)  # one large image
+    assert fits(*small, "float64", "float64")
+    assert not fits(*small, "float64") and not fits(*small, "float16", "float16")
+
+
+def test_patches_in_the_cache_take_no_more_memory_for_more_images():
+    """The workspaces are the same for 40 and 400 images; what else is allocated are the results."""
+    image, kernel = np.ones((400, 12, 12, 8), np.float32), np.ones((8, 5, 5, 8), np.float32)
+
+    def beyond_results(images):
+        tracemalloc.start()
+        try:
+            y, pull = patches.in_cache(image[:images], kernel, None, 1, True)
+            gradients = pull(y, (True, True, True))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        return peak - sum(a.nbytes for a in (y, *gradients))
+
+    beyond_results(4)  # starts the threads
+    assert beyond_results(400) < 1.5 * beyond_results(40) < 12 * patches.ROOM
 
 
 def test_conv2d_by_hand():
@@ -274,7 +323,7 @@ def test_spectra_are_not_for_integers_or_large_planes():
 def test_a_broken_image_leaves_the_others_alone(bad):
     x, w = np.ones((3, 2, 9, 9)), np.ones((4, 2, 5, 5))
     x[1, 0, 4, 4] = bad
-    with patch.object(conv, *SPECTRA), np.errstate(invalid="ignore"):
+    with patch.object(*SPECTRA), np.errstate(invalid="ignore"):
         y, gx, gw = differentiate(ops.conv2d, [x, w], stride=2)
     assert np.isfinite(y[[0, 2]]).all() and np.isfinite(gx).all()
     assert not np.isfinite(y[1]).all() and not np.isfinite(gw).all()

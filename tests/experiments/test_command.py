@@ -199,7 +199,7 @@ def test_without_training_only_existing_results_are_reported(tiny_pairs, monkeyp
     figures = {"single": 0.9, "below": [0.5] * 3, "beside": [0.5] * 3, "curve": [[0.5] * 3]}
     figures |= {"seconds": 1.0, "parameters": 7, "learned": 30, "tested": 20}
     Results(FOLDER, "pairs", tiny_pairs).make_folders()
-    Results(FOLDER, "pairs", tiny_pairs).measure("spherical", 0, lambda: figures)
+    Results(FOLDER, "pairs", tiny_pairs).job("spherical", 0, lambda: figures).work()
     monkeypatch.setattr(pairs, "measure", lambda *_: pytest.fail("trained"))
     monkeypatch.setattr(pairs, "draw", lambda *_: pytest.fail("drawn"))
     assert command.main([*QUICK, "--no-training"]) == 0

@@ -27,7 +27,9 @@ from minicaps.ops.shape import output_size
 from minicaps.sums import over_points, total
 from minicaps.threads import in_threads, over_parts, parts
 
-ROOM = 640 * 2**10  # bytes of a workspace: less than half of the cache of a core (1 or 2 MiB)
+# Bytes of a workspace: larger ones leave a core's cache (2 MiB where this was measured), and smaller
+# ones cost more calls, after each of which a thread waits for Python's global interpreter lock
+ROOM = 1280 * 2**10
 
 
 def fits(image, kernel, bias, stride):

@@ -27,8 +27,8 @@ from minicaps.ops.shape import output_size
 from minicaps.sums import over_points, total
 from minicaps.threads import in_threads, over_parts, parts
 
-# Bytes of a workspace: larger ones leave a core's cache (2 MiB where this was measured), and smaller
-# ones cost more calls, after each of which a thread waits for Python's global interpreter lock
+# Bytes of a workspace: larger ones leave a core's cache (2 MiB where this was measured), and
+# smaller ones cost more calls, each of which may wait for Python's global interpreter lock
 ROOM = 1280 * 2**10
 
 

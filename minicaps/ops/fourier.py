@@ -222,7 +222,7 @@ def by_spectra(image, kernel, stride):
     x = a(_split(image, plane, stride))  # (F, B, T)
     y = c.transpose(matmul(x, of_kernel().transpose(0, 2, 1)))  # (P, Q, B, O)
     # Remove pure rounding errors: ReLU would pass half of them where a kernel sees only zeros.
-    y *= ~(xp.abs(y) <= _rounding(y, image, kernel))
+    y *= ~_pure_errors(y, image, kernel)
 
     def sweep(g, wanted):
         nonlocal x
@@ -238,8 +238,8 @@ def by_spectra(image, kernel, stride):
     return y.transpose(2, 0, 1, 3), sweep
 
 
-def _rounding(y, image, kernel):
-    """Return the magnitudes (B, O) up to which values in y (P, Q, B, O) count as rounding errors.
+def _pure_errors(y, image, kernel):
+    """Mark the values in y (P, Q, B, O) that do not exceed their rounding errors.
 
     A kernel may see only zeros, so the size of an image's errors is that of its largest output over
     all kernels, measured in units of their largest weights. But only channels that a kernel sees
@@ -248,15 +248,18 @@ def _rounding(y, image, kernel):
     values are ignored.
     """
     xp, limits = array_module(y), array_module(y).finfo(y.dtype)
-    X, W = _largest(image), _largest(kernel)
+    size, unit8, W = xp.abs(y), 8 * float(limits.eps), _largest(kernel)
     unit = xp.maximum(W.max(axis=1), float(limits.tiny))
-    outputs = xp.abs(y).max(axis=(0, 1))
+    outputs = size.max(axis=(0, 1))
     largest = xp.where(xp.isfinite(outputs), outputs / unit, 0).max(axis=1)[:, None] * unit
+    small = size <= xp.where(xp.isfinite(largest), unit8 * largest, 0)
+    # The second bound needs a scan of the pixels, and most images have no such small outputs
+    some = np.flatnonzero(small.any(axis=(0, 1, 3))) if xp is np else slice(None)
     # In float64, squares of float32 neither overflow nor vanish.
-    area, (X, W) = math.prod(kernel.shape[1:3]), (a.astype(xp.float64) ** 2 for a in (X, W))
-    seen = xp.maximum(xp.sqrt(area * (X @ W.T)).astype(y.dtype), outputs)
-    error = 8 * float(limits.eps) * xp.fmin(largest, seen)
-    return xp.where(xp.isfinite(error), error, 0)
+    X, W = (a.astype(xp.float64) ** 2 for a in (_largest(image[some]), W))
+    seen = xp.sqrt(math.prod(kernel.shape[1:3]) * (X @ W.T)).astype(y.dtype)
+    small[:, :, some] &= ~(size[:, :, some] > unit8 * xp.maximum(seen, outputs[some]))
+    return small
 
 
 def _largest(planes):

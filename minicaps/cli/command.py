@@ -4,6 +4,7 @@ import argparse
 import io
 import math
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -130,6 +131,12 @@ def _system(error):
         return "stopped because the output pipe was closed (Broken pipe)"
     said = reason(error)
     return f"cannot use {error.filename}: {said}" if error.filename else said
+
+
+def command_line(name, *arguments) -> str:
+    """Return the shell command that runs `name` with these arguments on as many ranks as now."""
+    launcher = ["mpiexec", "-n", str(ranks.count())] if ranks.count() > 1 else []
+    return shlex.join([*launcher, "python", "-m", name, *arguments])
 
 
 def fail(name, message, code=1):

@@ -229,8 +229,11 @@ def _cache(options):
         if options.clear:
             cache.clear(folder)
         total += size
-    what = "removed" if options.clear else "in all"
-    print(f"{total / 1e6:12,.1f} MB {what}: {len(found)} sources in {escaped(cache.root())}")
+    if not found:
+        print(f"No decoded images are in {escaped(cache.root())}")
+        return
+    what = "removed from" if options.clear else "in all in"
+    print(f"{total / 1e6:12,.1f} MB {what} {escaped(cache.root())}")
 
 
 def _fetch(options):

@@ -195,7 +195,7 @@ def check_memory(count, channels, size):
     needed = count * channels * size[0] * size[1] * 4 * 2  # float32, and a copy for splitting
     if needed > there:
         raise DataError(
-            f"{count:,} images of {size[0]}×{size[1]} pixels need up to {needed / 1e9:.1f} GB"
+            f"{count:,} image(s) of {size[0]}×{size[1]} pixels need up to {needed / 1e9:.1f} GB"
             f" of memory, but this machine has {there / 1e9:.1f} GB: choose a smaller --size"
         )
 

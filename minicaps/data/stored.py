@@ -53,11 +53,14 @@ def encoded(image) -> tuple[bytes, bool]:
 
 
 class PixelFile:
-    """File with images of one size (height, width), described by a sequence of records."""
+    """File with images of one size (height, width), described by a sequence of records.
 
-    def __init__(self, path, records, size):
+    channels: 3 if even gray images alone are read as color images, or None.
+    """
+
+    def __init__(self, path, records, size, channels=None):
         self.path, self.size, self._lock = path, tuple(size), threading.Lock()
-        self.channels = max((record.channels for record in records), default=1)
+        self.channels = channels or max((record.channels for record in records), default=1)
         columns = list(zip(*records, strict=True)) or [()] * len(Record._fields)
         kinds = (np.int64, np.uint8, bool, np.uint32, np.float32, np.float32)
         columns = [np.array(each, kind) for each, kind in zip(columns, kinds, strict=True)]

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import shlex
 import sys
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,15 @@ from pathlib import Path
 import minicaps
 from minicaps import data, ranks
 from minicaps.backend import choose_device
-from minicaps.cli.command import WrongUsage, add_device, guarded, number, parser_for_run, start
+from minicaps.cli.command import (
+    WrongUsage,
+    add_device,
+    command_line,
+    guarded,
+    number,
+    parser_for_run,
+    start,
+)
 from minicaps.data import baselines
 from minicaps.data.arguments import data_source
 from minicaps.data.ink import CHOICES
@@ -47,7 +54,7 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
     options = parser.parse_args(_without_values(arguments))
-    command = shlex.join(["python", "-m", NAME, *arguments])
+    command = command_line(NAME, *arguments)
     work = partial(_run, parser, options, command)
     smaller = "try a smaller --batch-size"
     alone = "close other programs, or evaluate a network for smaller images"
@@ -207,7 +214,7 @@ def _write(folder, found, result):
 
 def _without_values(arguments):
     """Let --invert without a value stand before the run, as in `--invert runs/first`."""
-    following = [*arguments[1:], ""]
+    following = [*arguments, ""][1:]
     return [
         "--invert=yes" if one == "--invert" and after not in CHOICES else one
         for one, after in zip(arguments, following, strict=True)

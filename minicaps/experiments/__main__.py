@@ -3,14 +3,13 @@
 import argparse
 import importlib
 import pkgutil
-import shlex
 import sys
 from functools import partial
 from pathlib import Path
 
 from minicaps import experiments, ranks
 from minicaps.backend import choose_device
-from minicaps.cli.command import add_device, fail, guarded, number, start
+from minicaps.cli.command import add_device, command_line, fail, guarded, number, start
 from minicaps.cli.sharing import share
 from minicaps.cli.signals import StopRequest
 from minicaps.data import download
@@ -35,9 +34,7 @@ def main(arguments=None):
         if options.quick or options.seeds or options.no_training:
             parser.error("--quick, --seeds and --no-training require the NAME of an experiment")
         return guarded(NAME, partial(_list, options))
-    launcher = ["mpiexec", "-n", str(ranks.count())] if ranks.count() > 1 else []
-    command = shlex.join([*launcher, "python", "-m", NAME, *arguments])
-    return guarded(NAME, partial(_run, options, command))
+    return guarded(NAME, partial(_run, options, command_line(NAME, *arguments)))
 
 
 def _list(options):

@@ -1,11 +1,10 @@
 """`python -m minicaps.train`: train a capsule network and write a run folder."""
 
-import shlex
 import sys
 from functools import partial
 
 from minicaps import ranks
-from minicaps.cli.command import WrongUsage, fail, guarded, start, usage
+from minicaps.cli.command import WrongUsage, command_line, fail, guarded, start, usage
 from minicaps.errors import Interrupted
 from minicaps.train import forecast, seeds
 from minicaps.train.options import check_changeable, complete, make_parser
@@ -22,7 +21,7 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser()
     given = vars(parser.parse_args(arguments))
-    command = shlex.join(["python", "-m", NAME, *arguments])
+    command = command_line(NAME, *arguments)
     try:
         session = Session(NAME, command)
         return guarded(NAME, partial(_run, given, session), no_memory=session.advice)
@@ -48,7 +47,7 @@ def _run(given, session):
             (forecast.show if options.run.estimate else begin)(session, options)
     except Interrupted:
         number = max(ranks.gather(session.stop.signal or 0))  # not all ranks may have one
-        resume = f"python -m {NAME} --resume {shlex.quote(str(folder))}"
+        resume = command_line(NAME, "--resume", str(folder))
         return fail(NAME, f"stopped and saved. Resume with:\n  {resume}", 128 + number)
 
 

@@ -18,7 +18,7 @@ from minicaps.data.batches import batches, number_of_batches, resident
 from minicaps.data.dataset import count_classes, mean_recall
 from minicaps.data.images import background
 from minicaps.data.ink import drawn
-from minicaps.errors import Interrupted, NothingLearned
+from minicaps.errors import DataError, Interrupted, NothingLearned
 from minicaps.models.losses import check_several
 from minicaps.runs import checkpoint
 from minicaps.runs.building import build_model
@@ -46,6 +46,7 @@ class Trainer:
         self.training, self.validation = options.data.split(data, options.run.seed)
         if own.patience and not self.validation:
             raise ValueError("--patience needs validation images: give a --validation above 0")
+        self._check_same_images()
         self.model = build_model(options, data).astype(np.dtype(options.run.precision)).to(device)
         if data.multi:
             check_several(own.loss, self.model)
@@ -69,6 +70,16 @@ class Trainer:
         self.rest_of_epoch()  # rejects an unsuitable augmentation now, not during training
         self.history, self.best, self.seconds, self.warnings = [], None, 0.0, {}
         self.note = self.seen_before = None  # about the run from which this one starts
+
+    def _check_same_images(self):
+        """Raise DataError if the ranks were given different images, which would be mixed."""
+        if ranks.count() > 1:
+            found = ranks.gather([part.sha256() for part in self.splits.values() if part])
+            if any(one != found[0] for one in found):
+                raise DataError(
+                    "the ranks have different images or labels: give the same data to all of them;"
+                    " if a program shuffles it, with the same seed"
+                )
 
     def _background(self):
         """Return the background of the training images; "mixed" for custom photographs."""

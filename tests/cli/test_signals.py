@@ -15,6 +15,7 @@ from thinning import thinned
 from tiny_runs import TINY, assert_equal_runs, finish, go_on, run, send_in_call, start, summary
 
 from minicaps import plotting
+from minicaps.cli import signals
 from minicaps.cli.signals import StopRequest
 from minicaps.runs import checkpoint
 from minicaps.train import __main__ as train
@@ -122,6 +123,19 @@ def run_again(*arguments):
 
 def parts(folder):
     return {path.name for path in folder.glob("*.part")}
+
+
+def test_signals_that_come_together_are_one_request(monkeypatch):
+    """`timeout` signals its child and then the group; a later signal interrupts at once."""
+    stop, now = StopRequest(), [0.0]
+    monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
+    with stop.listening():
+        for now[0] in (0.0, 0.3, 0.9):
+            signal.raise_signal(signal.SIGINT)
+        now[0] = 1.1
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert stop.signal == signal.SIGINT
 
 
 @pytest.mark.parametrize("inside", [True, False])

@@ -20,7 +20,8 @@ from tiny_runs import TINY_PROCESS, assert_equal_runs, go_on, refused, run, summ
 from minicaps import plot
 from minicaps.cli import measuring
 from minicaps.data import __main__ as command
-from minicaps.data import load, stored
+from minicaps.data import load, own, stored
+from minicaps.data.images import Target
 from minicaps.data.own import cache, class_folders
 from minicaps.data.stored import Stored
 from minicaps.errors import CheckpointError
@@ -255,6 +256,21 @@ def test_what_was_decoded_is_found_again(pets, little, decoded):
     assert len(decoded) == 102
 
 
+@pytest.mark.parametrize("drawn", [(), (3,)])
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_a_network_finds_what_was_decoded_for_training(tmp_path, little, decoded, drawn, wanted):
+    """Only color images for a network of gray ones are decoded for it alone."""
+    pets = folder_of(tmp_path / "pets", {"cat": 4, "dog": 4}, channels=drawn)
+    load(str(pets))
+    decoded.clear()
+    target = Target(SIZE, wanted, ("cat", "dog"))
+    found = own.read(pets, target)
+    assert len(decoded) == 8 * (drawn == (3,) and wanted == 1)
+    plain = in_memory(lambda: own.read(pets, target))
+    assert found.parts["all"].images[:].tobytes() == plain.parts["all"].images.tobytes()
+    assert found.notes[:-1] == plain.notes
+
+
 def test_only_what_has_changed_is_decoded_again(pets, little, decoded):
     load(str(pets))
     decoded.clear()
@@ -338,8 +354,9 @@ def test_a_damaged_index_is_rebuilt(pets, little, decoded):
     index = files_of(little)[1]
     index.write_bytes(index.read_bytes().replace(b"dog/1", b"dog/7").replace(b", 3,", b", 1,", 5))
     assert same_data(load(str(pets)), plain) and 0 < len(decoded) < 34
-    index.write_bytes(noise(0, 5000).tobytes())
-    assert same_data(load(str(pets)), plain)
+    for wrong in (noise(0, 5000).tobytes(), b"00000000 \n"):  # 0 is the checksum of nothing
+        index.write_bytes(wrong)
+        assert same_data(load(str(pets)), plain)
 
 
 def test_damage_during_training_is_a_sentence(pets, little, capsys, monkeypatch):
@@ -462,7 +479,7 @@ def test_processes_that_decode_at_once_share_the_work(pets, place):
 
 def test_the_command_lists_and_removes_what_was_decoded(pets, little, capsys):
     assert command.main(["cache"]) == 0
-    assert f"0.0 MB in all: 0 sources in {little}" in capsys.readouterr().out
+    assert f"No decoded images are in {little}" in capsys.readouterr().out
     load(str(pets))
     load(str(pets), size=(20, 24))
     for path in (little / "notes.txt", little / "other/about.txt"):
@@ -470,7 +487,12 @@ def test_the_command_lists_and_removes_what_was_decoded(pets, little, capsys):
         path.write_text("of the user")
     assert command.main(["cache"]) == 0
     said = capsys.readouterr().out
-    assert said.count(str(pets)) == 2 and "20×24" in said and "2 sources in" in said
+    assert said.count(str(pets)) == 2 and "20×24" in said and "MB in all in" in said
+    about = next(little.glob("pets-*/about.json"))
+    for damaged in ("{}", "[1]", "{"):
+        about.write_text(damaged)
+        assert command.main(["cache"]) == 0
+        assert f"{about} (damaged)" in capsys.readouterr().out
     with cache.locked(files_folder := next(little.glob("pets-*"))):
         assert command.main(["cache", "--clear"]) == 1
         assert f"another process is decoding images in {files_folder}" in capsys.readouterr().err

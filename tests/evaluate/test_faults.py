@@ -18,6 +18,7 @@ from own_files import noise
 from thinning import thinned_rows
 from tiny_runs import NETWORK, edit, fill, finish, ordinary_user, run, send_in_call
 
+from minicaps.evaluate import __main__ as evaluate
 from minicaps.models import CapsNet
 
 IN_PROCESS = """
@@ -256,3 +257,9 @@ def test_ctrl_c_of_a_process():
     assert process.stdout.readline() == "now\n"
     process.send_signal(signal.SIGINT)
     assert finish(process) == (130, "", "minicaps.evaluate: interrupted\n")
+
+
+def test_a_run_must_be_named(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        evaluate.main([])
+    assert "the following arguments are required: RUN" in capsys.readouterr().err

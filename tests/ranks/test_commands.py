@@ -79,6 +79,24 @@ def test_fit_and_evaluate_on_ranks(tmp_path):
     assert run(2, "-c", FIT, cwd=tmp_path)[0].count("done") == 2
 
 
+DIFFERENT = """
+import numpy as np
+from minicaps import ranks
+from minicaps.errors import DataError
+from minicaps.train import fit
+rng = np.random.default_rng(ranks.rank())
+try:
+    fit(rng.random((60, 28, 28)), np.arange(60) % 3, epochs=1, quiet=True, device="cpu")
+except DataError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_ranks_with_different_images_are_refused(tmp_path):
+    assert run(2, "-c", DIFFERENT, cwd=tmp_path)[0].count("have different images or labels") == 2
+
+
 def test_a_summary_records_the_ranks(tiny):
     folder = train_alone()
     summary = json.loads((folder / "summary.json").read_text())

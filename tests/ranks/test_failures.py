@@ -14,11 +14,10 @@ from thinning import thinned, thinned_rows
 from tiny_runs import parameters, saved, summary
 
 pytestmark = needs_mpi
-LONG = ("--epochs", "200", "--out", "run")
+LONG = ("--epochs", "9999", "--out", "run")
 DOUBLE = ("--precision", "float64", "--epochs", "3")
-STOPPED = (
-    "minicaps.train: stopped and saved. Resume with:\n  python -m minicaps.train --resume run\n"
-)
+STOPPED = "minicaps.train: stopped and saved. Resume with:\n"
+STOPPED += "  mpiexec -n 2 python -m minicaps.train --resume run\n"
 HYDRA = re.compile(
     r"^(\[mpiexec|=|Abort\(|YOUR APPLICATION|This typically|Please see|\s*$).*\n?", re.M
 )
@@ -133,14 +132,15 @@ def test_killing_a_rank_at_random_moments_loses_nothing():
     """Each kill ends mpiexec too, and the next ranks resume from the last whole checkpoint."""
     rng, epochs = random.Random(0), 0
     for trial in range(20):
-        again = ("--resume", "run", "--epochs", "200") if Path("run/last.npz").exists() else LONG
+        again = ("--resume", "run", "--epochs", "9999") if Path("run/last.npz").exists() else LONG
         if again is LONG and Path("run").exists():
             [file.unlink() for file in Path("run").iterdir()]
             Path("run").rmdir()
         process = train(rng.choice([2, 3]), *again)
         wait_for("run/config.json", process)
         time.sleep(rng.uniform(0.0, 4.0))
-        found = ranks_of(process)
+        while not (found := ranks_of(process)):  # resumed, and not yet started
+            time.sleep(0.05)
         os.kill(found[rng.choice([*found])], signal.SIGKILL)
         process.communicate(timeout=100)
         assert process.returncode != 0

@@ -28,6 +28,7 @@ from tiny_runs import (
 
 from minicaps import data, models
 from minicaps.backend import choose_device
+from minicaps.cli import signals
 from minicaps.nn import BatchNorm2d, Dropout
 from minicaps.runs import checkpoint
 from minicaps.runs.inference import evaluate
@@ -267,6 +268,7 @@ def test_a_second_ctrl_c_stops_at_once_and_leaves_the_last_good_file(monkeypatch
     before = (folder / "last.npz").read_bytes()
     send_in_call(monkeypatch, Trainer, "_step", 3)
     send_in_call(monkeypatch, np, "savez", 1)
+    monkeypatch.setattr(signals, "TOGETHER", 0)  # seconds
     capsys.readouterr()
     assert train.main(["--resume", "run", "--epochs", "2", "--quiet"]) == 130
     assert capsys.readouterr().err == "minicaps.train: interrupted\n"

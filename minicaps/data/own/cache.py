@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from minicaps import ranks
 from minicaps.data.download import cache_folder
 from minicaps.data.own.files import BadFiles, for_each_file, name_of
 from minicaps.data.stored import PixelFile, Record, Stored, encoded
@@ -57,22 +58,26 @@ class ImageCache:
         import PIL
 
         self.source, self.size = Path(source).resolve(), tuple(target.size)
+        self.channels = target.channels
         self.about = {
             "source": os.fsencode(self.source).decode(errors="backslashreplace"),
             "size": list(self.size),
-            "channels": target.channels,
+            "channels": 1 if target.channels == 1 else None,  # color is made from gray when reading
             "fill": target.fill,
             "frames": frames,
             "decoder": [FORMAT, PIL.__version__],
         }
-        key = hashlib.blake2b(json.dumps(self.about).encode(), digest_size=6).hexdigest()
-        self.folder = root() / f"{name_of(self.source)[:60]}-{key}"
+        self.folder = self._place()
         self._checked = {}  # {name: (records, whether their pixels have their checksums)}
         if self.source in (resolved := self.folder.resolve()).parents:
             raise DataError(
                 f"the cache {resolved.parent} lies inside the data folder {self.source}: name"
                 f" another folder in {ENVIRONMENT}"
             )
+
+    def _place(self):
+        key = hashlib.blake2b(json.dumps(self.about).encode(), digest_size=6).hexdigest()
+        return root() / f"{name_of(self.source)[:60]}-{key}"
 
     @property
     def pixels(self):
@@ -89,6 +94,7 @@ class ImageCache:
         file with the given path. Files that it cannot read raise `BadFiles`, after all others.
         """
         stamps = {name: _stamp(folder / name) for name in names}
+        self._take_gray_as_it_is(stamps)
         known, faults = self._known(stamps), None
         if len(known) < len(names):
             with self._writing():
@@ -105,10 +111,24 @@ class ImageCache:
             raise BadFiles(faults.reasons, found)
         return found
 
+    def _take_gray_as_it_is(self, stamps):
+        """Find gray images that were decoded in their own channels, if gray ones are wanted."""
+        if self.channels != 1:
+            return
+        converted = self.about, self.folder
+        self.about = self.about | {"channels": None}
+        self.folder = self._place()
+        lines = _lines(self.index)
+        for name, stamp in stamps.items():
+            known, records = lines.get(name, (None, ()))
+            if known != stamp or any(record.channels != 1 for record in records):
+                self.about, self.folder = converted
+                return
+
     def images(self, records) -> tuple[Stored, int]:
         """Return the images of the records, and how many of them are gray among color images."""
-        file = PixelFile(self.pixels, records, self.size)
-        grey = sum(record.channels < file.channels for record in records)
+        file = PixelFile(self.pixels, records, self.size, self.channels)
+        grey = 0 if self.channels else sum(record.channels < file.channels for record in records)
         return Stored(file, np.arange(len(records))), grey
 
     def note(self, images) -> str:
@@ -170,7 +190,7 @@ class ImageCache:
                     stack.enter_context(locked(self.folder))
                     break
                 except CheckpointError:
-                    if not waiting:
+                    if not waiting and ranks.count() == 1:  # otherwise, probably another rank
                         warnings.warn(
                             f"another process is decoding {self.source}: waiting until it is done",
                             stacklevel=2,
@@ -285,7 +305,7 @@ def _lines(index):
         return found
     for line in lines:
         checksum, _, body = line.partition(b" ")
-        if checksum == b"%08x" % zlib.crc32(body):
+        if body and checksum == b"%08x" % zlib.crc32(body):
             name, stamp, records = json.loads(body)
             found[name] = stamp, [Record(*record) for record in records]
     return found
@@ -310,11 +330,15 @@ def listing() -> list[tuple[Path, dict, int, float]]:
     found = []
     for about in sorted(root().glob("*/about.json")):
         try:
-            source = json.loads(about.read_text())
             size = sum(path.stat().st_size for path in about.parent.iterdir())
-            found.append((about.parent, source, size, about.stat().st_mtime))
-        except (OSError, ValueError):  # it is being removed
+            used = about.stat().st_mtime
+            told = json.loads(about.read_text())
+            told = {"source": str(told["source"]), "size": [int(n) for n in told["size"][:2]]}
+        except OSError:  # it is being removed
             continue
+        except (ValueError, LookupError, TypeError):
+            told = {"source": f"{about} (damaged)", "size": [0, 0]}
+        found.append((about.parent, told, size, used))
     return found
 
 

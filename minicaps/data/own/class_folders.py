@@ -10,6 +10,7 @@ import numpy as np
 from minicaps.data.dataset import Split
 from minicaps.data.images import (
     SeveralFrames,
+    check_memory,
     frame_count,
     picture_size,
     read_frames,
@@ -105,8 +106,10 @@ def _cache(root, names, target, frames, source):
     count = len(names)
     if frames == "all":
         count = sum(frame_count(root / name) for name in names)
-    large = too_large(count, target.channels or 3, target.size)
-    return ImageCache(source, target, frames) if large else None
+    if not too_large(count, target.channels or 3, target.size):
+        return None
+    check_memory(1, target.channels or 3, target.size)  # batches are in memory all the same
+    return ImageCache(source, target, frames)
 
 
 def _pictures(root, names, target, faults, frames, cache):
@@ -116,6 +119,8 @@ def _pictures(root, names, target, faults, frames, cache):
     record in the cache.
     """
     pictures, reader = [], _reader(target, frames)
+    if cache is not None and target.channels == 3:
+        reader = _reader(replace(target, channels=None), frames)  # the cache repeats the channel
     if target.size is not None and cache is None:
         read = partial(for_each_file, root, verb="reading", function=reader)
         pictures, names = faults.each(names, read)

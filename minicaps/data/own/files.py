@@ -64,6 +64,9 @@ class BadFiles(DataError):
         super().__init__("\n".join(reasons.values()))
         self.reasons, self.results = reasons, results
 
+    def __reduce__(self):  # its message alone could not make it again, on another rank
+        return BadFiles, (self.reasons, self.results)
+
 
 def for_each_file(root, names, verb, function):
     """Call function(path) for each file, and show a progress bar if this takes a while.

@@ -6,7 +6,7 @@ messages of others (Hockney 1994; Thakur, Rabenseifner, and Gropp 2005). Times a
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -92,6 +92,17 @@ class Step(NamedTuple):
     def seconds_of(self, images: float) -> float:
         """Interpolate between the measured numbers of images."""
         return float(np.interp(images, self.images, self.seconds))
+
+    def out_of_order(self) -> tuple[int, int] | None:
+        """Return numbers of images (fewer, more) of which the fewer took longer by over a tenth.
+
+        None if there are no such numbers. Otherwise the machine was busy, and the times say little.
+        """
+        timed = list(zip(self.images, self.seconds, strict=True))
+        for (fewer, longer), (more, taken) in combinations(timed, 2):
+            if longer > 1.1 * taken:
+                return fewer, more
+        return None
 
 
 def step_seconds(

@@ -122,5 +122,9 @@ def simulate(step, batch, count, size, link):
 
 
 def draw(found, path):
-    """Draw the models to a PNG file, below their assumptions."""
-    speedups(path, found["models"], list(NETWORKS), found["batch"], tables.assumptions(found))
+    """Draw the models to a PNG file, below their assumptions, but none of a busy machine."""
+    models = [model for model in found["models"] if not tables.busy(model)]
+    if models:
+        speedups(path, models, list(NETWORKS), found["batch"], tables.assumptions(found))
+    else:
+        print("minicaps.bench: the machine was busy, so no figure was drawn", file=sys.stderr)

@@ -1,6 +1,8 @@
 """Tables of `minicaps.bench --what scaling`: measured steps and sums, and the cost model."""
 
-from minicaps.bench.cost import Link
+from minicaps.bench.cost import Link, Step
+
+LARGEST_ERROR = 0.5  # of a fit that describes anything
 
 
 def print_measured(found):
@@ -44,6 +46,11 @@ def print_sums(found):
     for run in runs:
         times = "".join(f"{1e3 * taken:10,.3f}" for _, taken in run["sums"])
         print(f"{run['ranks']:14} ranks{times}")
+    error = found["fits"][0]["error"]
+    if error > LARGEST_ERROR:
+        print(f"Even the best fit to these sums is off by {error:.0%}: the machine was busy;")
+        print("measure again.\n")
+        return
     per_added = 1e9 * found["per_added"]
     print(f"adding takes {per_added:.2f} ns per byte (measured); fitted to the sums:")
     for fit in found["fits"]:
@@ -74,9 +81,23 @@ def assumptions(found):
     lines += [
         "the fastest of tree (recursive doubling), ring and halving sums the gradients after the",
         f"step or, hidden, in {found['buckets']} equal buckets in the backward pass, which they do",
-        "not slow; copying them takes no time, and each rank has at least one image",
+        "not slow; copying them takes no time",
     ]
+    batch = found["batch"]
+    if batch < found["models"][0]["rows"][-1]["ranks"]:
+        lines[-1] += f"; with {batch} images in all, more than {batch:,} ranks leave"
+        lines.append("some without an image, which only take part in the sum")
     return "\n".join(lines)
+
+
+def busy(model):
+    """Return a sentence that says why a model means nothing, or None."""
+    found = Step(**model["step"]).out_of_order()
+    if found is None:
+        return None
+    fewer, more = found
+    noun = "image" if fewer == 1 else "images"
+    return f"{fewer:,} {noun} took longer than {more:,}: the machine was busy; measure again."
 
 
 def _print_model(model, networks):
@@ -84,6 +105,9 @@ def _print_model(model, networks):
     print(f"\n{model['preset']}: gradients of {model['bytes'] / 1e6:.1f} MB; measured here, ms:")
     print("images" + "".join(f"{images:>9,}" for images in step["images"]))
     print("step  " + "".join(f"{1e3 * taken:9,.1f}" for taken in step["seconds"]))
+    if message := busy(model):
+        print(message)
+        return
     heads = f"{'sum ms':>9}{'':>9}{'strong':>7}{'hidden':>7}{'weak':>6}{'hidden':>7}"
     print(f"{'':6}" + "".join(f"{name:>45}" for name in networks))
     print(f"{'ranks':>6}" + len(networks) * heads)

@@ -148,6 +148,13 @@ def test_with_buckets_a_step_waits_for_what_the_backward_pass_does_not_hide():
             assert taken == pytest.approx(0.01 * images + wait)
 
 
+def test_fewer_images_that_took_longer_are_found_beyond_small_fluctuations():
+    assert Step([1, 2, 4], [0.5, 0.48, 0.9], 0.5).out_of_order() is None
+    assert Step([1, 2, 4], [0.5, 0.4, 0.9], 0.5).out_of_order() == (1, 2)
+    assert Step([1, 2, 4], [0.5, 0.7, 0.46], 0.5).out_of_order() == (2, 4)
+    assert Step([1], [0.5], 0.5).out_of_order() is None
+
+
 # ---- fits
 
 

@@ -77,6 +77,44 @@ def test_the_model_follows_from_the_step_and_the_network(made):
     assert alone["strong"] == alone["weak_hidden"] == pytest.approx(0.066)
 
 
+def test_times_of_a_busy_machine_are_neither_modeled_nor_drawn(made, monkeypatch, tmp_path, capsys):
+    def slow_alone(preset, images, repeats):
+        return step_of(20 if preset == "small" and images == 1 else images)
+
+    monkeypatch.setattr(scaling, "timed_step", slow_alone)
+    options = ["--what", "scaling", "--batch", "64", "--figure", str(tmp_path / "scaling.png")]
+    assert bench.main(options) == 0
+    out = capsys.readouterr().out
+    assert out.count("1 image took longer than 2: the machine was busy; measure again.") == 1
+    assert out.count("\n 1,024 ") == 1  # a row for the other network, which the figure shows
+    assert (tmp_path / "scaling.png").exists()
+    (tmp_path / "scaling.png").unlink()
+    assert bench.main([*options, "--preset", "small"]) == 0
+    out, err = capsys.readouterr()
+    assert "\n 1,024 " not in out and err.count("no figure") == 1
+    assert not (tmp_path / "scaling.png").exists()
+
+
+def test_a_fit_that_is_far_off_is_not_printed(made, monkeypatch, capsys):
+    def noisy(count, order):
+        run = made_run(count, order)
+        run["sums"] = [
+            [n, taken * (20 if k % 2 else 1)] for k, (n, taken) in enumerate(run["sums"])
+        ]
+        return run
+
+    monkeypatch.setattr(scaling, "run_ranks", noisy)
+    assert bench.main(["--what", "scaling", "--preset", "small"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("measure again") == 1 and "fitted to the sums" not in out
+
+
+def test_the_assumptions_say_that_some_ranks_have_no_image(made, capsys):
+    for batch, said in ((64, 1), (1024, 0)):
+        assert bench.main(["--what", "scaling", "--preset", "small", "--batch", str(batch)]) == 0
+        assert capsys.readouterr().out.count("without an image") == said
+
+
 def test_speed_up_counts_images_per_second():
     alone, four = {"images": 10, "step": 1.0}, {"images": 40, "step": 2.0}
     assert speed_up(four, alone) == 2
@@ -90,7 +128,7 @@ def test_the_numbers_of_ranks_double(most, counts):
 def test_without_mpi_it_says_what_to_install_and_models(monkeypatch, capsys):
     monkeypatch.setattr(scaling, "launcher", lambda: None)
     monkeypatch.setattr(scaling, "run_ranks", lambda *_: pytest.fail("ranks were started"))
-    options = ["--what", "scaling", "--preset", "small", "--batch", "2", "--repeats", "1"]
+    options = ["--what", "scaling", "--preset", "small", "--batch", "1", "--repeats", "1"]
     assert bench.main(options) == 0
     out, err = capsys.readouterr()
     assert err.count("\n") == 1 and 'pip install -e ".[mpi]"' in err

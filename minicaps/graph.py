@@ -102,8 +102,8 @@ def backward(output, cotangent=None):
                 continue
             if parent.id not in pending:
                 heapq.heappush(queue, -parent.id)
-            total = pending.get(parent.id, (parent, None))[1]
-            pending[parent.id] = parent, added(total, gradient, parent.id, own)
+            so_far = pending.get(parent.id, (parent, None))[1]
+            pending[parent.id] = parent, added(so_far, gradient, parent.id, own)
         node.pullback, node.parents = None, ()  # release the arrays that they hold
 
 

@@ -16,6 +16,7 @@ from minicaps import Tensor, ops, ranks
 from minicaps.bench.cases import Case
 from minicaps.cli.allocator import keep_memory
 from minicaps.cli.blas import one_blas_thread
+from minicaps.models.flat_gradients import FlatGradients
 from minicaps.optim import Adam
 
 
@@ -29,9 +30,8 @@ class SharedStep:
     def __init__(self, preset: str, batch: int):
         self.model, self.images, self.labels = Case("train", preset, batch).material()
         self.optimizer = Adam(self.model.named_parameters())
-        self.parameters = list(self.model.parameters())
-        self.flat = np.empty(sum(p.size for p in self.parameters), np.float32)
         self.share = ranks.share_of(batch)
+        self.together = FlatGradients(self.model.parameters(), 0)
 
     def __call__(self) -> list[float]:
         """Perform the step and return its times: forward, backward, sum and update, in seconds."""
@@ -49,22 +49,12 @@ class SharedStep:
             clock.append(time.perf_counter())
             loss.backward()
         clock.append(time.perf_counter())
-        self._sum_gradients()
+        if self.share:
+            self.together.add_up()
         clock.append(time.perf_counter())
         self.optimizer.step()
         clock.append(time.perf_counter())
         return list(np.diff(clock))
-
-    def _sum_gradients(self):
-        if not self.share:
-            return
-        ends = np.cumsum([p.size for p in self.parameters])[:-1]
-        pieces = np.split(self.flat, ends)
-        for p, piece in zip(self.parameters, pieces, strict=True):
-            piece.reshape(p.shape)[...] = p.grad
-        ranks.add_up(self.flat)
-        for p, piece in zip(self.parameters, pieces, strict=True):
-            p.grad = piece.reshape(p.shape)
 
 
 def timed_step(preset: str, batch: int, repeats: int) -> dict:

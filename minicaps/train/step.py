@@ -2,11 +2,11 @@
 
 from minicaps import optim, ranks
 from minicaps.errors import Diverged
+from minicaps.models.flat_gradients import FlatGradients
 from minicaps.models.inputs import tensor_for
 from minicaps.models.losses import classification_loss, spread_margin
 from minicaps.models.multilabel import one_at_a_time, reconstruction_loss, right_answers
 from minicaps.train import diagnosis
-from minicaps.train.flat_gradients import FlatGradients
 
 
 class Learner:

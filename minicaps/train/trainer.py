@@ -74,7 +74,7 @@ class Trainer:
     def _check_same_images(self):
         """Raise DataError if the ranks were given different images, which would be mixed."""
         if ranks.count() > 1:
-            found = ranks.gather([part.sha256() for part in self.splits.values() if part])
+            found = ranks.gather(summary.checksums(self))
             if any(one != found[0] for one in found):
                 raise DataError(
                     "the ranks have different images or labels: give the same data to all of them;"

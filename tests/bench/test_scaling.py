@@ -154,7 +154,7 @@ from minicaps.bench.on_ranks import SharedStep
 step = SharedStep("small", 3)
 step()
 if ranks.is_root():
-    np.save(sys.argv[1], np.concatenate([p.grad.ravel() for p in step.parameters]))
+    np.save(sys.argv[1], np.concatenate([p.grad.ravel() for p in step.together.parameters]))
 """
 
 
@@ -163,7 +163,7 @@ def test_two_ranks_compute_the_gradient_of_one(tmp_path):
     run(2, "-c", SCRIPT, tmp_path / "g.npy")
     step = on_ranks.SharedStep("small", 3)
     step()
-    alone = np.concatenate([p.grad.ravel() for p in step.parameters])
+    alone = np.concatenate([p.grad.ravel() for p in step.together.parameters])
     np.testing.assert_allclose(np.load(tmp_path / "g.npy"), alone, atol=1e-6 * abs(alone).max())
 
 
@@ -176,7 +176,7 @@ def test_ranks_that_fail_say_why():
 
 def test_a_step_on_one_rank_trains():
     step = on_ranks.SharedStep("small", 2)
-    before = step.parameters[0].numpy().copy()
+    before = step.together.parameters[0].numpy().copy()
     parts = step()
     assert len(parts) == 4 and min(parts) > 0
-    assert (step.parameters[0].numpy() != before).any()
+    assert (step.together.parameters[0].numpy() != before).any()

@@ -8,9 +8,9 @@ from rank_cases import BASE, dataset
 
 from minicaps import nn, ops, ranks
 from minicaps.backend import choose_device, to_host
+from minicaps.models.flat_gradients import FlatGradients
 from minicaps.tensor import Tensor
 from minicaps.threads import all_cores, cores
-from minicaps.train.flat_gradients import FlatGradients
 from minicaps.train.options import complete
 from minicaps.train.progress import Display
 from minicaps.train.trainer import Trainer

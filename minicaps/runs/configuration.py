@@ -110,7 +110,7 @@ class OptimizationOptions:
     batch_size: int | None = 64
     optimizer: str = "adam"
     learning_rate: float | None = None
-    schedule: str | None = "exponential"
+    schedule: str = "cosine"
     decay: float = 0.7  # factor per epoch
     warm_up: int | None = 0  # steps
     weight_decay: float = 0.0

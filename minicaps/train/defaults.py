@@ -48,7 +48,6 @@ def _choices(options, dataset):
     return {
         "batch_size": batch_size,
         "epochs": epochs,
-        "schedule": "cosine",
         "balance": not dataset.multi and imbalanced(_counts(dataset)),
         "warm_up": min(WARM_UP, steps * (own.epochs or epochs) // 10),
         **_augmentation(options, dataset, n),
@@ -84,7 +83,6 @@ def _sentence(chosen, options, dataset):
     texts = {
         "batch_size": f"batches of {own.batch_size}",
         "epochs": f"{own.epochs} epochs ({steps:,} steps)",
-        "schedule": f"{own.schedule} schedule",
         "balance": "classes drawn equally often",
         "warm_up": f"{own.warm_up} steps of warm-up",
         "shift": f"shifts of up to {options.data.shift} pixels",

@@ -57,6 +57,14 @@ def test_each_page_ends_with_links_to_its_neighbours():
         assert path.read_text("utf-8").endswith("\n\n" + " · ".join(links) + "\n"), path.name
 
 
+def test_each_lesson_but_the_last_ends_with_the_question_of_the_next():
+    *lessons_before, last = [path for path in PAGES if path.name[0] != "A"]
+    for path in (*lessons_before, last):
+        question = path.read_text("utf-8").rstrip().rpartition("\n\n")[0].rpartition("\n\n")[2]
+        asked = question.startswith("**Next question.** ") and question.endswith("?")
+        assert asked == (path != last), path.name
+
+
 def test_every_function_that_a_page_names_exists():
     """In the code of the page, or in the repository: names change."""
     folders = ("minicaps", "lessons/machinery", "tests")

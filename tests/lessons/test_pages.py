@@ -432,7 +432,7 @@ def test_a_prediction_without_an_answer_is_ill_formed(made):
 def test_the_made_page_is_wrong_only_in_its_size(made):
     wrong = [text for text in lesson_rules.problems(made) if "a lesson has" not in text]
     assert [text.split(": ", 1)[1] for text in wrong] == [
-        "there should be 3 to 5 exercises, numbered from 1, not ['1']",
+        "there should be 3 to 6 exercises, numbered from 1, not ['1']",
     ]
 
 

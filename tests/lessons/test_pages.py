@@ -478,6 +478,21 @@ def test_run_prints_headings_and_outputs_and_writes_the_figures(made, capsys, mo
     assert Path(figure.removeprefix("figure: ")).read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_interactive_run_goes_on_with_the_names_of_the_page(made, capsys, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(made.parent))
+    monkeypatch.setattr("sys.stdin", io.StringIO("square(1.5)\nplt.plot([1]); plt.show()\n"))
+    assert main(["run", str(made), "--interactive"]) == 0
+    said = capsys.readouterr()
+    assert "square" in said.err and "Ctrl-D ends the session" in said.err
+    assert "2.25" in said.out and said.out.count("figure: ") == 2
+
+
+def test_only_run_is_interactive(capsys):
+    with pytest.raises(SystemExit):
+        main(["check", "01", "--interactive"])
+    assert "--interactive goes with run" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_traceback_of_run_names_the_line_of_the_page(made):
     line = change(made, "return x**2 ", "return y**2 ")

@@ -79,6 +79,13 @@ def test_every_function_that_a_page_names_exists():
         assert named <= words, f"{path.name}: {named - words}"
 
 
+def test_no_page_holds_a_sentence_of_its_chinese_sources():
+    """Titles in 《》 and quotations of a few words are fine."""
+    for path in PAGES:
+        text = re.sub("《[^》]*》", "", path.read_text("utf-8"))
+        assert not re.search("[\u3001-\u3011\u4e00-\u9fff\uff00-\uffef]{12}", text), path.name
+
+
 def test_every_picture_is_on_a_page():
     shown = {name for path in PAGES for block in read_blocks(path) for _, name in block.images}
     kept = {f"figures/{path.name}" for path in (LESSONS / "figures").glob("*.png")}

@@ -25,6 +25,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
         "preset": "small",
         "routing": "agreement",
         "squash": "paper",
+        "shared": False,
         "reconstruction": 0.0005,
         "loss": "margin",
     },
@@ -34,7 +35,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
         "batch_norm": False,
         "loss": "margin",
     },
-    "pooling-cnn": {"batch_norm": False, "loss": "margin"},
+    "pooling-cnn": {"pooling": "mean", "batch_norm": False, "loss": "margin"},
     "baseline-cnn": {"dropout": 0.5, "batch_norm": False, "loss": "cross-entropy"},
     "dense-cnn": {"preset": "small", "loss": "cross-entropy"},
     "matrix-capsnet": {

@@ -19,6 +19,7 @@ from minicaps.data.ink import CHOICES
 from minicaps.data.own import FRAMES, from_memory
 from minicaps.data.own.files import name_of
 from minicaps.errors import CheckpointError
+from minicaps.models.cnn import POOLINGS
 from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.ops.capsule import SQUASHES
 from minicaps.routing import GRADIENTS, ROUTINGS, UPDATES
@@ -283,6 +284,9 @@ def _model_options(group):
     _add(group, "squash", "squash formula", choices=[*SQUASHES, "none"])
     text = "in PrimaryCaps"
     _add(group, "primary_squash", text, metavar="SQUASH", choices=[*SQUASHES, "none"])
+    text = "let all positions share the capsnet's matrices"
+    group.add_argument("--shared", action="store_true", help=text)
+    _add(group, "pooling", "over all positions", choices=POOLINGS)
     text = "fraction of values set to 0 in training"
     _add(group, "dropout", text, metavar="SHARE", type=number(float, 0, 1))
     text = "normalize the channels after each convolution"

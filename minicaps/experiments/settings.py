@@ -61,4 +61,6 @@ def written_out(given) -> dict:
     }
     if options["schedule"] == "exponential":
         chosen["decay"] = 0.7
+    if options["loss"] == "margin":
+        chosen["absent_weight"] = 0.5
     return options | chosen | given

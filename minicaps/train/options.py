@@ -78,6 +78,8 @@ def _check(options, given):
     schedule = options.optimization.schedule
     if "decay" in given and schedule != "exponential":
         raise ValueError(f"--decay applies to --schedule exponential only, not {schedule}")
+    if "absent_weight" in given and loss != "margin":
+        raise ValueError(f"--absent-weight applies to --loss margin only, not {loss}")
     if source.layout and not source.compose:
         raise ValueError("--layout places the images that --compose combines: give both")
     if models.MODELS[options.model.name].logits and loss != "cross-entropy":
@@ -297,6 +299,8 @@ def _model_options(group):
 
 def _optimization_options(group):
     _add(group, "loss", "", "the model's", choices=LOSSES)
+    text = "margin loss: weight of absent classes"
+    _add(group, "absent_weight", text, metavar="W", type=_POSITIVE)
     _add(group, "epochs", "passes over the training images", metavar="N", type=_COUNT)
     text = "stop when validation has not improved for N epochs"
     _add(group, "patience", text, metavar="N", type=_COUNT)

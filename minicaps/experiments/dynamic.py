@@ -27,6 +27,7 @@ from minicaps.data.batches import shifted
 from minicaps.data.compose import compose
 from minicaps.data.dataset import generator
 from minicaps.errors import Interrupted
+from minicaps.experiments import pairs
 from minicaps.experiments.affine import framed
 from minicaps.experiments.lab import cost, read_summary, tested
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent, spread
@@ -80,25 +81,25 @@ def parts(quick):
     common = {"data": DATA, "validation": 500 if quick else 5000, "schedule": "cosine"}
     capsnet = common | {"model": "capsnet", "shift": MOST, "learning_rate": 0.003}
     capsnet |= {"epochs": 1 if quick else 6}
-    spherical = common | {"model": "capsule-cnn", "update": "spherical", "shift": 0}
-    spherical |= {"epochs": 1 if quick else 6, "iterations": 3}
     return {
         "capsnet-3": capsnet | {"iterations": 3},
         "capsnet-1": capsnet | {"iterations": 1},
-        "spherical-3": spherical,
+        "spherical-3": pairs.parts(quick)["spherical"],
     }
 
 
 def measure(lab, part, settings, seed):
-    digits = lab.data(DATA, seed)
-    learned = digits
-    if wide := settings["model"] == "capsnet":
-        learned = replace(digits, train=framed(digits.train), test=framed(digits.test))
-    folder = lab.train(part, learned, settings | {"seed": seed})
+    digits, wide = lab.data(DATA, seed, settings.get("limit")), settings["model"] == "capsnet"
+    own = settings | {"seed": seed}
+    if wide:
+        wider = replace(digits, train=framed(digits.train), test=framed(digits.test))
+        folder = lab.train(part, wider, own)
+    else:
+        folder = lab.of("pairs").train("spherical", digits, own)
     model, figures, right = lab.model(folder), {}, None
     for kind in KINDS:
         split = shown(kind, digits, seed, wide)
-        figures[kind], own = substituted(lab, model, split, settings["iterations"], seed)
+        figures[kind], own = substituted(lab, model, split, settings.get("iterations", 3), seed)
         right = own if right is None else right  # of single digits
     return {"kinds": figures, **tested(right), **cost(read_summary(folder))}
 

@@ -93,11 +93,12 @@ def test_couplings_are_replaced_and_drawn(monkeypatch):
     entries = json.loads((folder / "dynamic/seed-0.json").read_text())
     found = {part: entry["figures"] for part, entry in entries.items()}
     assert found.keys() == whole.keys()
+    assert Path("runs/experiments/pairs-quick/spherical-seed-0/summary.json").exists()
     for part, figures in found.items():
         for kind, every in figures["kinds"].items():
             one, *rest = every
             assert (one["entropy"], one["spread"]) == pytest.approx((1, 0), abs=1e-6)
-            as_trained = every[dynamic.ITERATIONS.index(parts[part]["iterations"])]
+            as_trained = every[dynamic.ITERATIONS.index(parts[part].get("iterations", 3))]
             assert as_trained["against"]["own"]["changed"] == 0
             for row in rest:
                 against = row["against"]

@@ -37,12 +37,21 @@ def test_a_snippet_of_the_front_page_runs(number, tmp_path):
         assert float(last.split()[-1]) > 0.9
 
 
-def test_every_result_on_the_front_page_is_on_the_page_beside_its_code():
-    """Where a command, or a test, holds it."""
-    table = README.split("## Results")[1].split("\n\n")[2]
+RESULTS = README.split("## Results")[1].split("\n\n")
+VERDICTS = (ROOT / "lessons/16_experiments.md").read_text("utf-8").split("## 16.11 Verdicts")[1]
+FOUND_HERE = "\n".join(row.split("|")[4] for row in VERDICTS.split("\n\n")[2].split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("table", "least"),
+    [(RESULTS[2], 12), (RESULTS[4], 12), (FOUND_HERE, 40)],
+    ids=["results", "verdicts", "all verdicts"],
+)
+def test_every_result_on_the_front_page_is_on_the_page_beside_its_code(table, least):
+    """Where a command, or a test, holds it; so is every result among the verdicts of lesson 16."""
     beside = "".join(path.read_text("utf-8") for path in ROOT.glob("minicaps/*/README.md"))
     found = re.findall(r"\d[\d,]*\.\d+", table)
-    assert len(found) >= 12
+    assert len(found) >= least
     assert [number for number in found if number not in beside] == []
 
 

@@ -45,6 +45,10 @@ class Lab:
     data_dir: str | None
     stop: StopRequest
 
+    def of(self, experiment):
+        """Return the lab that has the networks of another experiment."""
+        return replace(self, folder=self.folder.with_name(experiment + "-quick" * self.quick))
+
     def save(self, figure, path):
         """Write a figure, and mark it if it belongs to a quick trial.
 

@@ -25,6 +25,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
         "preset": "small",
         "routing": "agreement",
         "squash": "paper",
+        "shared": False,
         "reconstruction": 0.0005,
         "loss": "margin",
     },
@@ -34,7 +35,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
         "batch_norm": False,
         "loss": "margin",
     },
-    "pooling-cnn": {"batch_norm": False, "loss": "margin"},
+    "pooling-cnn": {"pooling": "mean", "batch_norm": False, "loss": "margin"},
     "baseline-cnn": {"dropout": 0.5, "batch_norm": False, "loss": "cross-entropy"},
     "dense-cnn": {"preset": "small", "loss": "cross-entropy"},
     "matrix-capsnet": {
@@ -60,4 +61,6 @@ def written_out(given) -> dict:
     }
     if options["schedule"] == "exponential":
         chosen["decay"] = 0.7
+    if options["loss"] == "margin":
+        chosen["absent_weight"] = 0.5
     return options | chosen | given

@@ -86,11 +86,13 @@ def _check(model):
         raise ValueError(f"only a CapsNet can be an ONNX graph, not a {type(model).__name__}")
     route = model.classes.routing.route
     found = {k: v for k, v in route.keywords.items() if k not in FOLLOWED and v != FIXED[k]}
-    if route.func is not agreement or found or model.primary.squash != "paper":
+    other = route.func is not agreement or found or model.primary.squash != "paper"
+    if other or model.shared:
         raise ValueError(
             "only a CapsNet with the paper's routing by agreement and squash can be an ONNX graph,"
-            f" not one with {route.func.__name__} routing, options {found} and primary capsules"
-            f" with squash {model.primary.squash!r}"
+            f" not one with {route.func.__name__} routing, options {found}, primary capsules"
+            f" with squash {model.primary.squash!r} and {'shared' if model.shared else 'own'}"
+            " matrices"
         )
     return route.keywords.get("iterations", RoutingOptions().iterations)
 

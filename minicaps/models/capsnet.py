@@ -1,5 +1,6 @@
 """CapsNet, the capsule network of Sabour, Frosst and Hinton (2017)."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from minicaps import ops
 from minicaps.backend import Array
 from minicaps.models.base import Network
 from minicaps.models.sizes import ROUTING_OPTIONS, check_images, children_grid, sizes_of
-from minicaps.nn import Conv2d, Decoder, DenseCaps, PrimaryCaps
+from minicaps.nn import Conv2d, Decoder, DenseCaps, PrimaryCaps, SharedCaps
 from minicaps.routing import Routed
 from minicaps.tensor import Tensor
 
@@ -44,6 +45,8 @@ class CapsNet(Network):
     decoder : whether to build the decoder
     squash : kind of squash at the end of the routing
     primary_squash : kind of squash of the primary capsules, or None for the same as `squash`
+    shared : whether all positions share their matrices
+        All primary capsules at a position then form one child with types × size numbers.
     seed : seed of the initial weights
     **routing : name and options of the routing
         See `minicaps.nn.Routing`. If an option is None, the default of the routing method is used.
@@ -60,15 +63,17 @@ class CapsNet(Network):
         decoder: bool = True,
         squash: str = "paper",
         primary_squash: str | None = None,
+        shared: bool = False,
         seed: int = 0,
         **routing: Any,
     ):
         sizes, self.input_shape = sizes_of(CAPSNET_PRESETS, preset), tuple(input_shape)
+        self.shared = shared
         rng = np.random.default_rng(seed)
         channels, *image = input_shape
         types, size, kernel, stride = sizes["primary"]
         layers = [c[1:] for c in sizes["convolutions"]] + [(kernel, stride)]
-        self.children_grid = children_grid(image, layers, types)
+        self.children_grid = children_grid(image, layers, 1 if shared else types)
         p, q = self.children_grid[:2]
         self.convolutions = []
         for width, side, step in sizes["convolutions"]:
@@ -78,16 +83,15 @@ class CapsNet(Network):
         self.primary = PrimaryCaps(
             channels, types, size, kernel, rng, stride=stride, squash=primary_squash or squash
         )
-        self.classes = DenseCaps(
-            (p * q * types, size),
-            (classes, sizes["capsule_size"]),
-            rng,
-            squash=squash,
-            **routing,
-        )
+        poses, routing = (classes, sizes["capsule_size"]), routing | {"squash": squash}
+        self.classes: DenseCaps | SharedCaps
+        if shared:  # a primary capsule is at most 1 long
+            children = {"children": p * q, "length": types**0.5}
+            self.classes = SharedCaps(types * size, poses, rng, **children, **routing)
+        else:
+            self.classes = DenseCaps((p * q * types, size), poses, rng, **routing)
         self.decoder = None
         if decoder:
-            poses = (classes, sizes["capsule_size"])
             self.decoder = Decoder(poses, input_shape, rng, hidden=sizes["hidden"])
 
     def forward(self, images: Tensor) -> Routed:
@@ -99,7 +103,13 @@ class CapsNet(Network):
         x = images
         for convolution in self.convolutions:
             x = convolution(x)
-        return self.primary(x)
+        primary = self.primary(x)
+        return self._by_position(primary) if self.shared else primary
+
+    def _by_position(self, primary):
+        """Join the capsules (B, P·Q·types, size) at each position to (B, P·Q, types·size)."""
+        p, q = self.children_grid[:2]
+        return primary.reshape(len(primary), p * q, math.prod(primary.shape[1:]) // (p * q))
 
     def reconstruct(self, poses: Tensor, keep: Array) -> Tensor:
         """Decode images from class capsules (B, J, D), masking all capsules except `keep` (B,).

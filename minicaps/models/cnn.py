@@ -13,6 +13,8 @@ from minicaps.nn.capsules import group_channels
 from minicaps.routing import Routed
 from minicaps.tensor import Tensor
 
+POOLINGS = ("mean", "sum", "max")
+
 
 class Convolution(Module):
     """Convolution with `channels` (C, O), followed by optional batch normalization and a ReLU."""
@@ -108,24 +110,52 @@ class CapsuleCNN(Network):
 class PoolingCNN(Network):
     """Counterpart of `CapsuleCNN` with pooling instead of capsules.
 
-    The convolutions of `CapsuleCNN` are followed by average pooling over all positions and two
-    linear layers. The `activations` (B, classes) are the outputs of sigmoids and represent
-    independent probabilities. The network has no poses or couplings.
+    The convolutions of `CapsuleCNN` are followed by pooling over all positions and two linear
+    layers. The `activations` (B, classes) are the outputs of sigmoids and represent independent
+    probabilities. The network has no poses or couplings.
+
+    Parameters
+    ----------
+    input_shape : shape of an image, (C, H, W)
+    classes : number of classes
+    pooling : "mean", "sum" or "max" over all positions
+        The sum is divided by the number of positions in an image of `input_shape`. For such images
+        it therefore equals the mean; it is larger for larger images, as the sum of votes in
+        `CapsuleCNN` is.
+    batch_norm : whether to normalize each convolution's output over the batch
+    seed : seed of the initial weights
     """
 
     def __init__(
-        self, input_shape: tuple[int, ...], classes: int, *, batch_norm: bool = False, seed: int = 0
+        self,
+        input_shape: tuple[int, ...],
+        classes: int,
+        *,
+        pooling: str = "mean",
+        batch_norm: bool = False,
+        seed: int = 0,
     ):
-        rng = np.random.default_rng(seed)
-        grid(input_shape[1:], Features.LAYERS)
+        if pooling not in POOLINGS:
+            raise ValueError(f"unknown pooling {pooling!r}: choose {', '.join(POOLINGS)}")
+        rng, self.pooling = np.random.default_rng(seed), pooling
+        self.positions = math.prod(grid(input_shape[1:], Features.LAYERS))
         self.features = Features(input_shape[0], rng, batch_norm)
         self.hidden = Linear(Features.WIDTH, 128, rng)
         self.classes = Linear(128, classes, rng, init="glorot")
 
     def forward(self, images: Tensor) -> Routed:
-        x = ops.global_avg_pool(self.features(images))
+        x = self.pooled(self.features(images))
         x = ops.relu(self.hidden(x))
         return without_capsules(ops.sigmoid(self.classes(x)))
+
+    def pooled(self, maps: Tensor) -> Tensor:
+        """Pool feature maps (B, C, P, Q) to (B, C)."""
+        if self.pooling == "max":
+            return maps.max(axis=(2, 3))
+        mean = ops.global_avg_pool(maps)
+        if self.pooling == "sum":
+            return mean * (math.prod(maps.shape[2:]) / self.positions)
+        return mean
 
 
 class BaselineCNN(Network):

@@ -8,6 +8,7 @@ USUAL = {  # networks whose default is not the margin loss
     "baseline-cnn": "cross-entropy",
     "dense-cnn": "cross-entropy",
 }
+ABSENT = 0.5  # λ of the margin loss
 FIRST_MARGIN, LAST_MARGIN, RISE = 0.2, 0.9, 1  # spread loss; RISE: epochs from first to last
 
 
@@ -26,7 +27,7 @@ def spread_margin(epoch):
     return FIRST_MARGIN + (LAST_MARGIN - FIRST_MARGIN) * min(1, epoch / RISE)
 
 
-def classification_loss(name, model, activations, labels, margin=LAST_MARGIN):
+def classification_loss(name, model, activations, labels, margin=LAST_MARGIN, absent=ABSENT):
     """Compute a classification loss from the activations (B, J) of `model`.
 
     If the model outputs logits, the cross-entropy takes their softmax as P(k); otherwise
@@ -36,11 +37,11 @@ def classification_loss(name, model, activations, labels, margin=LAST_MARGIN):
 
     name: one of `LOSSES`.
     labels: (B,), or (B, J) with zeros and ones for multi-label data.
-    margin: margin of the spread loss; the default is meant for evaluation, where losses must be
-        comparable between epochs.
+    margin, absent: margin of the spread loss, and weight of the absent classes in the margin loss.
+        The defaults are meant for evaluation, where losses must be comparable.
     """
     if name == "margin":
-        return ops.margin_loss(activations, labels)
+        return ops.margin_loss(activations, labels, down_weight=absent)
     if name == "spread":
         return ops.spread_loss(activations, labels, margin=margin)
     if name != "cross-entropy":

@@ -92,6 +92,8 @@ class ModelOptions:
     inverse_temperature: float | None = None
     squash: str | None = None
     primary_squash: str | None = None
+    shared: bool | None = None
+    pooling: str | None = None
     dropout: float | None = None
     batch_norm: bool | None = None
     reconstruction: float | None = 0.0005  # weight of the loss; 0: no decoder
@@ -105,6 +107,7 @@ class OptimizationOptions:
     """
 
     loss: str | None = None
+    absent_weight: float = 0.5  # of the margin loss
     epochs: int | None = 6
     patience: int | None = None  # epochs
     batch_size: int | None = 64

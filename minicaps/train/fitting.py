@@ -29,7 +29,7 @@ from minicaps.train.progress import Display
 from minicaps.train.resume import device_of, draw, make_trainer, train, write_config
 
 NAME = "minicaps.train.fit"
-SWITCHES = {"balance", "batch_norm", "multi_label", "tf32", "quiet"}  # True or False
+SWITCHES = {"balance", "batch_norm", "shared", "multi_label", "tf32", "quiet"}  # True or False
 # Options of the command that select the data to read or that `fit` does not support
 LEFT_OUT = {"data", "data_dir", "limit", "compose", "layout", "seeds", "resume", "estimate", "out"}
 LEFT_OUT |= {"frames", "skip_bad"}

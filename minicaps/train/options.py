@@ -19,6 +19,7 @@ from minicaps.data.ink import CHOICES
 from minicaps.data.own import FRAMES, from_memory
 from minicaps.data.own.files import name_of
 from minicaps.errors import CheckpointError
+from minicaps.models.cnn import POOLINGS
 from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.ops.capsule import SQUASHES
 from minicaps.routing import GRADIENTS, ROUTINGS, UPDATES
@@ -77,6 +78,8 @@ def _check(options, given):
     schedule = options.optimization.schedule
     if "decay" in given and schedule != "exponential":
         raise ValueError(f"--decay applies to --schedule exponential only, not {schedule}")
+    if "absent_weight" in given and loss != "margin":
+        raise ValueError(f"--absent-weight applies to --loss margin only, not {loss}")
     if source.layout and not source.compose:
         raise ValueError("--layout places the images that --compose combines: give both")
     if models.MODELS[options.model.name].logits and loss != "cross-entropy":
@@ -283,6 +286,9 @@ def _model_options(group):
     _add(group, "squash", "squash formula", choices=[*SQUASHES, "none"])
     text = "in PrimaryCaps"
     _add(group, "primary_squash", text, metavar="SQUASH", choices=[*SQUASHES, "none"])
+    text = "let all positions share the capsnet's matrices"
+    group.add_argument("--shared", action="store_true", help=text)
+    _add(group, "pooling", "over all positions", choices=POOLINGS)
     text = "fraction of values set to 0 in training"
     _add(group, "dropout", text, metavar="SHARE", type=number(float, 0, 1))
     text = "normalize the channels after each convolution"
@@ -293,6 +299,8 @@ def _model_options(group):
 
 def _optimization_options(group):
     _add(group, "loss", "", "the model's", choices=LOSSES)
+    text = "margin loss: weight of absent classes"
+    _add(group, "absent_weight", text, metavar="W", type=_POSITIVE)
     _add(group, "epochs", "passes over the training images", metavar="N", type=_COUNT)
     text = "stop when validation has not improved for N epochs"
     _add(group, "patience", text, metavar="N", type=_COUNT)

@@ -4,7 +4,7 @@ from minicaps import optim, ranks
 from minicaps.errors import Diverged
 from minicaps.models.flat_gradients import FlatGradients
 from minicaps.models.inputs import tensor_for
-from minicaps.models.losses import classification_loss, spread_margin
+from minicaps.models.losses import ABSENT, classification_loss, spread_margin
 from minicaps.models.multilabel import one_at_a_time, reconstruction_loss, right_answers
 from minicaps.train import diagnosis
 
@@ -104,11 +104,12 @@ class Learner:
     def _losses(self, activations, labels, margin):
         """Return the loss to minimize and the loss to report.
 
-        The reported spread loss always uses the final margin.
+        The reported spread loss always uses the final margin, and the reported margin loss the
+        default weight of absent classes, so that losses can be compared.
         """
-        name = self.optimization.loss
-        loss = classification_loss(name, self.model, activations, labels, margin)
-        if name != "spread":
+        name, absent = self.optimization.loss, self.optimization.absent_weight
+        loss = classification_loss(name, self.model, activations, labels, margin, absent)
+        if name != "spread" and absent == ABSENT:
             return loss, loss
         return loss, classification_loss(name, self.model, activations.detach(), labels)
 

@@ -12,7 +12,9 @@ from minicaps.cli.signals import StopRequest
 from minicaps.experiments import adversarial, affine, lab
 
 
-@pytest.mark.parametrize("name", thinned(["adversarial", "affine", "pairs", "viewpoint"]))
+@pytest.mark.parametrize(
+    "name", thinned(["adversarial", "affine", "dynamic", "ladder", "pairs", "viewpoint"])
+)
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_a_spread_over_seeds_is_promised_where_there_are_several(name, seeds, monkeypatch):
     monkeypatch.setattr(lab, "QUICK_TRAINING", 800)

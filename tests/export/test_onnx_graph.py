@@ -64,6 +64,7 @@ def test_a_graph_follows_the_options_of_the_network(options):
         {"update": "recompute"},
         {"inverse_temperature": 2.0},
         {"squash": "tanh"},
+        {"shared": True},
         {"primary_squash": "half"},
     ],
 )

@@ -1,7 +1,7 @@
 """Invented results of experiments, with three seeds or one for each part."""
 
 from minicaps.data.strokes import POSE_NAMES
-from minicaps.experiments import adversarial, affine, pairs, routing
+from minicaps.experiments import adversarial, affine, dynamic, pairs, routing
 
 COMMON = {"accuracy": 0.9, "parameters": 1234, "seconds": 90.0, "learned": 5000, "tested": 400}
 
@@ -22,6 +22,10 @@ def figures(name, part, right=0.9):
         "affine": {"held out": [right] * 3, "epoch": 2, "equal": kinds, "last": kinds},
         "dimensions": {"R²": poses, "R² of 16": poses}
         | ({"length": [right, 0.02]} if part in ("capsules", "pooling") else {}),
+        "dynamic": {
+            "kinds": dict.fromkeys(dynamic.KINDS, [substituted(right)] * len(dynamic.ITERATIONS))
+        },
+        "ladder": {"moved": right} if part.startswith("affine") else {},
         "overlap": {"digits": right, "error": 1 - right, "sure": right, "boxes": 0.7}
         | ({} if part == "cnn" else {"fit": 0.5, "absent": 0.1}),
         "pairs": {"single": right, "curve": [[right] * 3] * 2}
@@ -38,6 +42,13 @@ def figures(name, part, right=0.9):
         | {"equal": wrong, "best": wrong},
     }
     return COMMON | {"accuracy": right} | of[name]
+
+
+def substituted(right):
+    """Return what `dynamic` finds after a number of iterations."""
+    against = {"accuracy": right, "changed": 0.1, "lost": 3, "gained": 1}
+    against = dict.fromkeys(("own", *dynamic.REPLACED), against)
+    return {"entropy": 0.9, "spread": 0.2, "against": against}
 
 
 def results(name, parts, seeds=3, right=0.9):

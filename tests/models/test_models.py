@@ -241,6 +241,7 @@ SIZELESS = ["capsule-cnn", "pooling-cnn"]
         ("capsule-cnn", (1, 28, 28), 10, {"routing": "learned"}, 279_488 + 8 * 8 * 10),
         ("pooling-cnn", (1, 28, 28), 10, {}, 276_810),
         ("pooling-cnn", (3, 14, 20), 5, {}, 276_810 + 2 * 9 * 64 - 5 * 129),
+        ("pooling-cnn", (1, 28, 28), 10, {"pooling": "max"}, 276_810),
         ("pooling-cnn", (1, 28, 28), 10, {"batch_norm": True}, 276_810 + 64 + 64 + 128 + 128),
         pytest.param(
             "baseline-cnn", (1, 28, 28), 10, {}, 35_445_522, marks=pytest.mark.slow
@@ -278,7 +279,9 @@ def capsule_cnn_plain(model, images):
 
 
 def pooling_cnn_plain(model, images):
-    x = features_plain(model, images).mean(axis=3).mean(axis=2)
+    x = features_plain(model, images)
+    pooled = {"mean": ops.mean, "sum": ops.mean, "max": ops.max}[model.pooling]
+    x = pooled(pooled(x, axis=3), axis=2)
     x = ops.relu(x @ model.hidden.weight + model.hidden.bias)
     return 1 / (1 + ops.exp(-(x @ model.classes.weight + model.classes.bias)))
 
@@ -294,6 +297,43 @@ def baseline_cnn_plain(model, images):
     return x @ model.classes.weight + model.classes.bias
 
 
+def test_a_sum_grows_with_the_image_and_a_maximum_does_not():
+    features = draw(2, 128, 3, 2)  # as of one image; then of two, one below the other
+    twice = np.concatenate([features, features], axis=2)
+    for pooling, factor in (("mean", 1), ("sum", 2), ("max", 1)):
+        model = models.build("pooling-cnn", (1, 18, 16), 3, pooling=pooling)
+        one, two = (model.pooled(Tensor(maps)).data for maps in (features, twice))
+        assert model.positions == 6
+        np.testing.assert_allclose(two, factor * one, rtol=1e-12)
+    with pytest.raises(ValueError, match="unknown pooling 'least': choose mean, sum, max"):
+        models.build("pooling-cnn", (1, 18, 16), 3, pooling="least")
+
+
+def test_positions_that_share_matrices_sum_their_votes():
+    """With one iteration, a capsule is a linear map of the sum over positions, then squashed."""
+    options = {"preset": "small", "shared": True, "iterations": 1, "decoder": False}
+    model = models.build("capsnet", (1, 20, 24), 5, **options).astype(np.float64)
+    images = Tensor(draw(3, 1, 20, 24))
+    children = model.primary_capsules(images)
+    assert children.shape == (3, 2, 64) and tuple(model.children_grid[:3]) == (1, 2, 1)
+    assert model.classes.weight.shape == (5, 64, 16)
+    apart = models.build("capsnet", (1, 20, 24), 5, **options | {"shared": False})
+    for own, other in zip(apart.convolutions, model.convolutions, strict=True):
+        np.testing.assert_allclose(own.weight.data, other.weight.data, rtol=1e-6)
+    s = np.einsum("bn,jnd->bjd", children.data.sum(axis=1) / 5, model.classes.weight.data)
+    v = ops.squash(Tensor(s)).data
+    np.testing.assert_allclose(model(images).poses.data, v, rtol=1e-10)
+    assert model(Tensor(np.zeros((0, 1, 20, 24)))).activations.shape == (0, 5)
+
+
+@pytest.mark.parametrize("squash", ["paper", "none"])
+def test_a_fresh_capsnet_with_shared_matrices_is_neither_dead_nor_saturated(squash):
+    options = {"preset": "small", "shared": True, "squash": squash}
+    model = models.build("capsnet", (1, 28, 28), 10, iterations=1, **options)
+    lengths = model(Tensor(pictures(4))).activations.data
+    assert lengths.min() > 0.02 and lengths.max() < (0.98 if squash == "paper" else 10)
+
+
 @pytest.mark.parametrize("batch_norm", thinned([False, True], (True,)))
 @pytest.mark.parametrize(
     ("name", "shape", "options", "plain"),
@@ -301,6 +341,8 @@ def baseline_cnn_plain(model, images):
         [
             ("capsule-cnn", (2, 18, 15), {}, capsule_cnn_plain),
             ("pooling-cnn", (2, 18, 15), {}, pooling_cnn_plain),
+            ("pooling-cnn", (2, 18, 15), {"pooling": "sum"}, pooling_cnn_plain),
+            ("pooling-cnn", (2, 18, 15), {"pooling": "max"}, pooling_cnn_plain),
             ("baseline-cnn", (2, 3, 4), {"dropout": 0}, baseline_cnn_plain),
         ],
         2,

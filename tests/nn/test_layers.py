@@ -442,6 +442,20 @@ def test_every_layer_with_every_routing(routing):
         check_layer(layer, u)
 
 
+@pytest.mark.parametrize("iterations", [1, 3, 10])
+@pytest.mark.parametrize("routing", [*ROUTINGS, "learned"])
+def test_without_a_bias_a_layer_cannot_tell_capsules_from_their_negatives(routing, iterations):
+    """All votes change sign, so lengths and couplings stay bit-identical (Peer et al. 2021)."""
+    options = {} if routing == "learned" else {"iterations": iterations}
+    for layer, u in routed_layers(routing, **options):
+        set_logits(layer)
+        there, negative = (layer(Tensor(x)) for x in (u, -u))
+        np.testing.assert_array_equal(negative.activations.data, there.activations.data)
+        np.testing.assert_array_equal(negative.couplings.data, there.couplings.data)
+        np.testing.assert_array_equal(negative.poses.data, -there.poses.data)
+        assert np.abs(there.poses.data).max() > 0
+
+
 @pytest.mark.parametrize("routing", [*ROUTINGS, "learned"])
 def test_every_routing_keeps_float32(routing):
     for layer, u in routed_layers(routing):

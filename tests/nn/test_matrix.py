@@ -95,6 +95,18 @@ def test_class_capsules_share_matrices_and_are_told_the_place():
     assert routed.couplings.shape == (2, 90, 4)
 
 
+def test_only_coordinates_tell_matrix_capsules_from_their_negatives():
+    """EM routing compares votes with their means, which change sign too (Peer et al. 2021)."""
+    for layer, blind in (
+        (MatrixConvCaps(3, 4, 3, RNG), True),
+        (MatrixClassCaps(3, 4, RNG), False),  # adds coordinates to the votes
+    ):
+        in_float64(layer)
+        there, negative = (layer(Tensor(x), GRID[1]) for x in (POSES, -POSES))
+        same = np.allclose(negative.activations.data, there.activations.data, rtol=1e-9)
+        assert same == blind
+
+
 @pytest.mark.parametrize("stride", thinned([1, 2], (2,)))
 def test_gradients_of_convolutional_capsules(stride):
     layer = in_float64(MatrixConvCaps(1, 2, 2, RNG, stride=stride, inverse_temperature=0.3))

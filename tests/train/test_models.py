@@ -7,7 +7,6 @@ from tiny_runs import history, parameters, refused, run, saved, summary
 
 from minicaps import Tensor, data, models, ops
 from minicaps.backend import choose_device
-from minicaps.models import losses
 from minicaps.models.losses import LOSSES, classification_loss, spread_margin
 from minicaps.models.rivals import fitted_rival
 from minicaps.runs.building import load_model
@@ -120,18 +119,33 @@ def test_the_margin_grows_from_a_fifth_to_nine_tenths():
     np.testing.assert_allclose(margins, [0.2, 0.27, 0.55, 0.9, 0.9, 0.9])
 
 
-def test_the_spread_loss_is_trained_at_the_margin_of_the_step(monkeypatch):
-    seen = []
+def losses_of(monkeypatch, *options):
+    """Return (margin, weight of absent classes) of the losses trained and of those reported."""
+    trained, reported = [], []
 
-    def watched(name, model, activations, labels, margin=losses.LAST_MARGIN):
-        if activations.requires_grad:
-            seen.append(margin)
-        return classification_loss(name, model, activations, labels, margin)
+    def watched(name, model, activations, labels, margin=0.9, absent=0.5):
+        (trained if activations.requires_grad else reported).append((margin, absent))
+        return classification_loss(name, model, activations, labels, margin, absent)
 
     monkeypatch.setattr(steps, "classification_loss", watched)
-    run("--loss", "spread", "--epochs", "2")
+    run(*options)
+    return np.array(trained), reported
+
+
+def test_the_spread_loss_is_trained_at_the_margin_of_the_step(monkeypatch):
+    trained, reported = losses_of(monkeypatch, "--loss", "spread", "--epochs", "2")
     epochs = np.arange(10) / 5  # five batches per epoch
-    np.testing.assert_allclose(seen, np.minimum(0.2 + 0.7 * epochs, 0.9))
+    np.testing.assert_allclose(trained[:, 0], np.minimum(0.2 + 0.7 * epochs, 0.9))
+    assert reported == [(0.9, 0.5)] * 10
+
+
+def test_absent_classes_have_their_own_weight_in_training_only(monkeypatch):
+    trained, reported = losses_of(monkeypatch, "--absent-weight", "0.25")
+    assert set(trained[:, 1]) == {0.25} and set(reported) == {(0.9, 0.5)}
+    lengths, labels = Tensor(np.array([[0.9, 0.5]])), np.array([0])
+    assert classification_loss("margin", CAPSNET, lengths, labels, absent=0.25).item() == (
+        pytest.approx(0.25 * 0.4**2)
+    )
 
 
 def test_the_spread_loss_learns_how_close_a_rival_may_come():

@@ -88,6 +88,7 @@ NONSENSE = {
     "patience": ("0", *NO_COUNTS),
     "seeds": ("0", "1", *NO_COUNTS),
     "epochs": ("0", *NO_COUNTS),
+    "absent_weight": ("0", "-1", "inf", *NO_NUMBERS),
     "batch_size": ("0", *NO_COUNTS),
     "learning_rate": ("0", "-1", "inf", "1e999", "1e-999", *NO_NUMBERS),
     "warm_up": NO_COUNTS,
@@ -137,7 +138,8 @@ def test_senseless_values_are_refused_before_any_work(no_work, capsys, name):
 
 def test_every_option_is_in_the_table_of_nonsense():
     assert NONSENSE.keys() | FOLDERS | SWITCHES == DEFAULTS.keys()
-    assert {"quiet", "batch_norm", "tf32", "estimate", "multi_label", "skip_bad"} == SWITCHES
+    of_the_data = {"multi_label", "skip_bad"}
+    assert {"quiet", "batch_norm", "shared", "tf32", "estimate"} | of_the_data == SWITCHES
 
 
 @pytest.mark.parametrize(
@@ -149,6 +151,7 @@ def test_every_option_is_in_the_table_of_nonsense():
             "the scores of baseline-cnn are logits: use --loss cross-entropy, not margin",
         ),
         (["--model", "baseline-cnn", "--loss", "spread"], "cross-entropy, not spread"),
+        (["--absent-weight", "0.5", "--loss", "spread"], "applies to --loss margin only, not spr"),
         (["--patience", "6"], "--patience 6 has no effect in 6 epoch(s): lower it"),
         (["--data-dir", "."], "strokes are drawn, not read: leave --data-dir out"),
         (["--tf32", "--precision", "float64"], "applies to products of float32, not of float64"),
@@ -262,9 +265,12 @@ CHANGES_WHAT_IS_LEARNED = {
     "inverse_temperature": "2.0",
     "squash": "tanh",
     "primary_squash": "tanh",
+    "shared": "True",
+    "pooling": "max",
     "batch_norm": "True",
     "reconstruction": "0.5",
     "loss": "spread",
+    "absent_weight": "0.25",
     "epochs": "2",
     "batch_size": "9",
     "optimizer": "sgd",
@@ -283,7 +289,7 @@ CHANGES_WHAT_IS_LEARNED = {
 def test_the_option_changes_what_is_learned(monkeypatch, name):
     small = models.CAPSNET_PRESETS["small"]
     monkeypatch.setitem(models.CAPSNET_PRESETS, "paper", small | {"capsule_size": 5})
-    model = ["--model", "pooling-cnn" if name == "batch_norm" else "capsnet"]
+    model = ["--model", "pooling-cnn" if name in ("batch_norm", "pooling") else "capsnet"]
     folder = run(*model, *given(name), out="changed")
     assert str(saved(folder)[1]["options"][name]) == CHANGES_WHAT_IS_LEARNED[name]
     assert not same(parameters(folder), parameters(run(*model)))
@@ -400,7 +406,7 @@ def test_every_option_has_a_test_that_it_is_obeyed():
 def test_complete_adds_the_defaults():
     filled = NO_AUGMENTATION | {"out": "x", "learning_rate": 0.003, "loss": "margin"}
     filled |= {"validation": 0.1, "invert": "no"}
-    of_the_class = {"routing": "agreement", "squash": "paper"}
+    of_the_class = {"routing": "agreement", "squash": "paper", "shared": False}
     assert complete({"out": "x"}).to_dict() == DEFAULTS | filled | of_the_class
     assert complete({"preset": "paper"}).to_dict()["learning_rate"] == 0.001
     assert complete({"model": "capsule-cnn"}).to_dict()["learning_rate"] == 0.001

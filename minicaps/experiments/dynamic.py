@@ -1,0 +1,311 @@
+"""dynamic: trained networks are tested with couplings that do not belong to the image.
+
+Routing is called dynamic because each image gets its own couplings. If this matters, a trained
+network must suffer when its couplings are replaced by others: by equal ones, by their mean over the
+test images, or by those of another test image with the same or with other classes. Nothing is
+trained again. Mitterreiter et al. (2023) find no parse tree in the couplings of a CapsNet, and Paik
+et al. (2019) find routing often no better than equal or random couplings.
+
+The CapsNets learn single digits at any place in 40×40 pixels, the counterpart of section 5.2 of
+Sabour et al. (2017), so pairs of digits fit into the images: each digit of a pair is at a place
+where single digits were learned, too. "Joined" digits lie one below the other; "overlapping" ones
+are shifted by up to 4 pixels, as in `overlap`. `spherical-3` is the network of that name in
+`pairs`, which accepts images of any size and sees the pairs of `pairs` and `overlap`.
+
+A network that was trained with r iterations is also tested with others, up to 30. With one
+iteration, all couplings are equal.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from minicaps import ops
+from minicaps.backend import to_host
+from minicaps.data import Split
+from minicaps.data.batches import shifted
+from minicaps.data.compose import compose
+from minicaps.data.dataset import generator
+from minicaps.errors import Interrupted
+from minicaps.experiments import pairs
+from minicaps.experiments.affine import framed
+from minicaps.experiments.lab import cost, read_summary, tested
+from minicaps.experiments.results import all_seeds, cost_cells, line, percent, spread
+from minicaps.experiments.routing import entropy
+from minicaps.graph import no_grad
+from minicaps.models.base import EVALUATION_BATCH
+from minicaps.models.cnn import Features
+from minicaps.models.inputs import tensor_for
+from minicaps.models.multilabel import highest
+from minicaps.nn.capsules import group_channels
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
+from minicaps.routing import make_votes
+
+TITLE = "trained networks with the couplings of other images, or with equal ones"
+SEEDS = 3
+DATA = "mnist"
+MOST = 10  # pixels by which a digit is shifted in 40×40 pixels; two joined digits lie so far apart
+PICTURES = 5000  # test images of each kind
+ITERATIONS = (1, 2, 3, 5, 10, 30)
+KINDS = {"single": "one digit", "joined": "two, joined", "overlapping": "two, overlapping"}
+REPLACED = {
+    "uniform": "equal ones",
+    "mean": "their mean over the images",
+    "same": "those of another image of the same classes",
+    "other": "those of an image of other classes",
+}
+COLOURS = {"own": INK, "mean": BLUE, "same": "#009E73", "other": ORANGE}
+
+KEY = {
+    "capsnet-3": "the small CapsNet, trained with three iterations of routing",
+    "capsnet-1": "the same, trained with one iteration, so with equal couplings",
+    "spherical-3": "the network of `pairs` with spherical routing, trained with three iterations",
+    "single": "one digit per image, as in training",
+    "joined": "two digits, one below the other",
+    "overlapping": "two digits, each shifted by up to 4 pixels from the middle",
+    "r": "number of routing iterations in the test",
+    "own": "accuracy, %, with the image's own couplings; of pairs, both digits must be found",
+    "uniform": "with equal couplings",
+    "mean": "with the mean couplings of the test images of this kind",
+    "same": "with the couplings of another image with the same classes",
+    "other": "with the couplings of an image with other classes",
+    "changed": "share of the predictions, %, that differ from those with the own couplings",
+    "entropy": "of the own couplings: 1 if a child goes to all parents equally, 0 if to one",
+    "spread": "standard deviation of a coupling over the images, in units of an equal coupling",
+}
+TESTED = f"{PICTURES:,} images of each kind, from MNIST test digits moved anew for each seed"
+COMPARED = (("capsnet-3", "capsnet-1"),)
+
+
+def parts(quick):
+    common = {"data": DATA, "validation": 500 if quick else 5000, "schedule": "cosine"}
+    capsnet = common | {"model": "capsnet", "shift": MOST, "learning_rate": 0.003}
+    capsnet |= {"epochs": 1 if quick else 6}
+    return {
+        "capsnet-3": capsnet | {"iterations": 3},
+        "capsnet-1": capsnet | {"iterations": 1},
+        "spherical-3": pairs.parts(quick)["spherical"],
+    }
+
+
+def measure(lab, part, settings, seed):
+    digits, wide = lab.data(DATA, seed, settings.get("limit")), settings["model"] == "capsnet"
+    own = settings | {"seed": seed}
+    if wide:
+        wider = replace(digits, train=framed(digits.train), test=framed(digits.test))
+        folder = lab.train(part, wider, own)
+    else:
+        folder = lab.of("pairs").train("spherical", digits, own)
+    model, figures, right = lab.model(folder), {}, None
+    for kind in KINDS:
+        split = shown(kind, digits, seed, wide)
+        figures[kind], own = substituted(lab, model, split, settings.get("iterations", 3), seed)
+        right = own if right is None else right  # of single digits
+    return {"kinds": figures, **tested(right), **cost(read_summary(folder))}
+
+
+def shown(kind, digits, seed, wide):
+    """Make the test images of a kind, with labels (n, J) of zeros and ones.
+
+    wide: whether all images have 40×40 pixels.
+    """
+    test, classes = digits.test, len(digits.class_names)
+    first = np.arange(min(PICTURES, len(test)))
+    if kind == "single":
+        split = test.take(first)
+        if wide:
+            moves = generator(seed, 7).integers(-MOST, MOST + 1, (len(split), 2))
+            split = Split(shifted(framed(split).images, moves), split.labels)
+        return Split(split.images, np.eye(classes, dtype=np.uint8)[split.labels])
+    layout = "overlap" if kind == "overlapping" or wide else "below"
+    pairs = compose(test, classes, layout=layout, seed=seed)
+    if wide:
+        edge = (framed(test.take(slice(1))).shape[1] - test.shape[1]) // 2
+        pairs = replace(pairs, shift=edge)
+    if wide and kind == "joined":
+        moves = np.broadcast_to([[-MOST, 0], [MOST, 0]], pairs.offsets.shape)
+        pairs = replace(pairs, offsets=moves)
+    return pairs.take(first)
+
+
+def substituted(lab, model, split, trained, seed):
+    """Test a network with its own and with other couplings, after each number of `ITERATIONS`.
+
+    trained: number of iterations in training. Returns the results, a list in the order of
+    `ITERATIONS`, and which images the network gets right with its own couplings as trained. Other
+    couplings are compared with the own ones after as many iterations, and those with the own ones
+    as trained.
+    """
+    children = lab.outputs(model, lambda x: children_of(model, x), split)
+    present = split.labels > 0
+    same, other = partners(split.labels, seed)
+    own, found = {}, []
+    for r in ITERATIONS:
+        couplings = own_couplings(lab, model, children, r)
+        mean = np.broadcast_to(couplings.mean(axis=0), couplings.shape)
+        given = {"own": couplings, "mean": mean, "same": couplings[same], "other": couplings[other]}
+        answers = {
+            name: highest(lengths(lab, model, children, c), present[0].sum())
+            for name, c in (given.items() if r > 1 else [("own", couplings)])
+        }
+        own[r] = answers["own"]
+        found.append(
+            {
+                "entropy": entropy(couplings),
+                "spread": float(couplings.std(axis=0).mean() * couplings.shape[2]),
+                "against": {n: compared(a, own[r], present) for n, a in answers.items()},
+            }
+        )
+    for r, one in zip(ITERATIONS, found, strict=True):
+        one["against"]["own"] = compared(own[r], own[trained], present)
+        one["against"]["uniform"] = compared(own[1], own[r], present)
+    return found, (own[trained] == present).all(axis=1)
+
+
+def compared(answers, own, present):
+    """Compare predictions (n, J) with those that the own couplings give, all booleans.
+
+    Returns the accuracy, the share of changed predictions, and the numbers of images that are
+    correct with the own couplings only (lost) and with the others only (gained).
+    """
+    right, was_right = ((one == present).all(axis=1) for one in (answers, own))
+    return {
+        "accuracy": float(right.mean()),
+        "changed": float((answers != own).any(axis=1).mean()),
+        "lost": int((was_right & ~right).sum()),
+        "gained": int((right & ~was_right).sum()),
+    }
+
+
+def partners(labels, seed):
+    """Choose for each image another one with the same classes, and one without a common class.
+
+    labels: (n, J), zeros and ones. Returns two arrays of indices (n,). An image whose classes no
+    other image has is its own partner.
+    """
+    random, n = generator(seed, 8), len(labels)
+    same, other = np.arange(n), np.full(n, -1)
+    _, kinds = np.unique(labels, axis=0, return_inverse=True)
+    for kind in range(kinds.max() + 1):
+        alike = random.permutation(np.flatnonzero(kinds.ravel() == kind))
+        same[alike] = np.roll(alike, 1)
+    while (left := np.flatnonzero(other < 0)).size:
+        drawn = random.integers(0, n, len(left))
+        apart = (labels[left] & labels[drawn]).sum(axis=1) == 0
+        other[left[apart]] = drawn[apart]
+    return same, other
+
+
+def children_of(model, images):
+    """Compute the children (B, I, N) of the class capsules."""
+    if hasattr(model, "primary"):
+        return model.primary_capsules(images)
+    return group_channels(model.features(images), Features.WIDTH)
+
+
+def votes_of(model, children):
+    """Compute the votes (B, I, J, D) of children (B, I, N)."""
+    weight = model.classes.weight
+    if weight.ndim == 4:
+        return make_votes(children, weight)
+    return ops.einsum("bin,jnd->bijd", children, weight)
+
+
+def own_couplings(lab, model, children, iterations):
+    """Compute the couplings (n, I, J) of the last of `iterations` iterations of routing."""
+    if iterations == 1:  # equal; a routing with options refuses it
+        shape = (*children.shape[:2], model.classes.weight.shape[-3])
+        return np.full(shape, 1 / shape[2], children.dtype)
+    route = model.classes.routing.route
+
+    def routed(votes, _):
+        return route(votes, iterations=iterations).couplings
+
+    return _in_batches(lab, model, routed, children)
+
+
+def lengths(lab, model, children, couplings):
+    """Compute the lengths (n, J) of capsules with the given couplings, v = squash(Σ_i c_ij û)."""
+    kind = model.classes.routing.route.keywords["squash"]
+
+    def combined(votes, c):
+        return ops.length(ops.squash(ops.einsum("bij,bijd->bjd", c, votes), kind=kind))
+
+    return _in_batches(lab, model, combined, children, couplings)
+
+
+def _in_batches(lab, model, function, children, couplings=None):
+    """Apply function(votes, couplings) to batches of all images, and return an array (n, ...)."""
+    found = []
+    with no_grad():
+        for start in range(0, len(children), EVALUATION_BATCH):
+            if lab.stop:
+                raise Interrupted
+            some = slice(start, start + EVALUATION_BATCH)
+            votes = votes_of(model, tensor_for(model, children[some]))
+            c = None if couplings is None else tensor_for(model, couplings[some])
+            found.append(to_host(function(votes, c).data))
+    return np.concatenate(found)
+
+
+def table(results):
+    rows = [["", "r", "own", *REPLACED, *(f"{name}, changed" for name in REPLACED)]]
+    rows[0] += ["entropy", "spread", "parameters", "images learned"]
+    for part, seeds in results.items():
+        for kind in KINDS:
+            for r in (3, ITERATIONS[-1]):
+                found = [f["kinds"][kind][ITERATIONS.index(r)] for f in seeds]
+                row = [f"{part}, {kind}", str(r)]
+                row += [_share(found, name, "accuracy") for name in ("own", *REPLACED)]
+                row += [_share(found, name, "changed") for name in REPLACED]
+                row += [spread([f[name] for f in found], ".2f") for name in ("entropy", "spread")]
+                rows.append([*row, *cost_cells(seeds)])
+    return rows
+
+
+def _share(found, name, measure):
+    return percent([f["against"][name][measure] for f in found])
+
+
+def headline(results):
+    rows = []
+    for part, seeds in results.items():
+        for kind in KINDS:
+            found = [f["kinds"][kind][ITERATIONS.index(3)] for f in seeds]
+            what = f"{part}, {kind}: accuracy with the own couplings of three iterations / with"
+            what += " equal ones / with those of an image of other classes"
+            shares = (_share(found, name, "accuracy") for name in ("own", "uniform", "other"))
+            rows.append(line(what, "–", " / ".join(shares) + " %", seeds))
+    return rows
+
+
+def draw(results, path, lab):
+    """Plot the errors with own and other couplings against the number of iterations."""
+    figure = new_figure(11, 3 * len(results))
+    panels = figure.subplots(len(results), len(KINDS), sharex=True, squeeze=False)
+    for row, (part, seeds) in zip(panels, results.items(), strict=True):
+        for axes, (kind, title) in zip(row, KINDS.items(), strict=True):
+            for name, colour in COLOURS.items():
+                _draw_errors(axes, [f["kinds"][kind] for f in seeds], name, colour)
+            axes.set(title=f"{part}: {title}", xscale="log", ylim=(0, None))
+            axes.set_xticks(ITERATIONS, map(str, ITERATIONS))
+            axes.minorticks_off()
+            axes.grid(alpha=0.3)
+        row[0].set_ylabel("wrong, %")
+    panels[0, 0].set_ylabel(f"wrong, %{all_seeds(results, 'band')}")
+    for axes in panels[-1]:
+        axes.set_xlabel("iterations (1: equal couplings)")
+    figure.suptitle("Whose couplings?", color=INK)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(COLOURS), frameon=False)
+    lab.save(figure, path)
+
+
+def _draw_errors(axes, seeds, name, colour):
+    """Plot the mean error and its range over seeds; one iteration has equal couplings only."""
+    first = 0 if name == "own" else 1
+    wrong = [[100 * (1 - f["against"][name]["accuracy"]) for f in one[first:]] for one in seeds]
+    style = {"color": colour, "marker": "o", "markersize": 4, "label": name}
+    axes.plot(ITERATIONS[first:], np.mean(wrong, axis=0), **style)
+    low, high = np.min(wrong, axis=0), np.max(wrong, axis=0)
+    axes.fill_between(ITERATIONS[first:], low, high, color=colour, alpha=0.15, linewidth=0)

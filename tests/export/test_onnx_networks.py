@@ -10,7 +10,8 @@ from thinning import thinned
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from onnx_outputs import IMAGE, network, outputs, probabilities, random_images
+from made_runs import network, probabilities, random_images
+from onnx_outputs import outputs
 
 from minicaps import models
 from minicaps.errors import UserError
@@ -19,7 +20,7 @@ from minicaps.export.onnx_networks import network_graph
 from minicaps.ops.capsule import SQUASHES
 from minicaps.routing import ROUTINGS, UPDATES
 
-GRAY = (1, 20, 20)
+IMAGE, GRAY = (2, 20, 20), (1, 20, 20)
 IMPLICIT = {"gradient": "implicit", "iterations": 30}
 COOL = {"inverse_temperature": 0.2, **IMPLICIT}  # converges
 AGREEMENT = [{"update": update} for update in UPDATES]
@@ -91,9 +92,9 @@ def test_a_graph_swaps_light_and_dark_if_the_training_images_were_inverted():
 
 
 def test_a_network_in_double_precision_has_a_graph_in_single_precision():
-    model = network("capsnet").astype(np.float64)
-    found = outputs(network_graph(model), images=random_images(3))
-    expected = probabilities(model, random_images(3).astype(np.float64))
+    model = network("capsnet", IMAGE).astype(np.float64)
+    found = outputs(network_graph(model), images=random_images(3, IMAGE))
+    expected = probabilities(model, random_images(3, IMAGE).astype(np.float64))
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
@@ -110,14 +111,14 @@ def test_another_network_is_refused():
     class Other(models.CapsNet):
         pass
 
-    model = network("capsnet")
+    model = network("capsnet", IMAGE)
     model.__class__ = Other
     with pytest.raises(UserError, match="a Other cannot be exported to ONNX, only CapsNet, "):
         network_graph(model)
 
 
 def test_another_routing_is_refused():
-    model = network("capsnet")
+    model = network("capsnet", IMAGE)
     model.classes.routing.route = partial(lambda votes, **_: None)
     with pytest.raises(UserError, match=r"lambda> routing cannot be exported to ONNX: choose --to"):
         network_graph(model)
@@ -127,4 +128,4 @@ def test_another_routing_is_refused():
 def test_too_many_iterations_are_refused(name):
     message = f"501 iterations cannot be exported to ONNX, where at most {onnx_routings.MOST}"
     with pytest.raises(UserError, match=message):
-        network_graph(network(name, iterations=onnx_routings.MOST + 1))
+        network_graph(network(name, IMAGE, iterations=onnx_routings.MOST + 1))

@@ -60,7 +60,7 @@ def serialized(run):
 def images_for(run):
     """Return images for the check, prepared for the network, and what they are.
 
-    They are test images of the run's data or, if these are not on this machine or have changed,
+    They are images of the run's data or, if these are not on this machine or have another size,
     random ones. Nothing is downloaded.
     """
     source = run.options.data
@@ -69,7 +69,7 @@ def images_for(run):
             test = dataset(run, test_only=True).test
             images, _ = test.pick(np.arange(min(COUNT, len(test))))
             if len(images) > 1 and images.shape[1:] == run.input_shape:
-                return images, f"{len(images)} test images of {source.name}"
+                return images, f"{len(images)} images of {source.name}"
     except (UserError, OSError, TypeError, ValueError):
         pass
     images = np.random.default_rng(0).random((COUNT, *run.input_shape), dtype=np.float32)

@@ -41,9 +41,9 @@ def group_channels(graph, maps, children, size):
     return graph.add("Reshape", maps, [0, children, size])
 
 
-def flattened(graph, maps):
-    """Flatten feature maps (B, C, P, Q) to vectors (B, P·Q·C)."""
-    return graph.add("Reshape", graph.add("Transpose", maps, perm=[0, 2, 3, 1]), [0, -1])
+def flattened(graph, maps, size):
+    """Flatten feature maps (B, C, P, Q) to vectors (B, size), where size = P·Q·C."""
+    return graph.add("Reshape", graph.add("Transpose", maps, perm=[0, 2, 3, 1]), [0, size])
 
 
 def dense_capsules(graph, u, layer):

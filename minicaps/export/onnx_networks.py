@@ -74,7 +74,7 @@ def pooling_cnn(graph, model, x):
 def baseline_cnn(graph, model, x):
     for layer in model.convolutions:
         x = convolution(graph, x, layer)
-    x = layers.flattened(graph, x)
+    x = layers.flattened(graph, x, model.hidden[0].weight.shape[0])
     for layer in model.hidden:
         x = graph.add("Relu", layers.linear(graph, x, layer))
     return layers.linear(graph, x, model.classes)
@@ -83,7 +83,8 @@ def baseline_cnn(graph, model, x):
 def dense_cnn(graph, model, x):
     for layer in model.convolutions:
         x = layers.convolution(graph, x, layer)
-    x = graph.add("Relu", layers.linear(graph, layers.flattened(graph, x), model.hidden))
+    x = layers.flattened(graph, x, model.hidden.weight.shape[0])
+    x = graph.add("Relu", layers.linear(graph, x, model.hidden))
     return layers.linear(graph, x, model.classes)
 
 

@@ -164,7 +164,7 @@ def test_a_graph_is_checked_on_images_of_the_data(capsys):
     folder = run()
     out = exported(capsys, folder, "onnx", "--out", "new/digits.onnx")
     check = f"ONNX Runtime {onnxruntime.__version__} differs by at most "
-    assert check in out and "e-0" in out and "on 30 test images of strokes" in out
+    assert check in out and "e-0" in out and "on 30 images of strokes" in out
     images = load("strokes").test.images
     (found,) = opened("new/digits.onnx")[0].run(None, {"images": images})
     expected = load_model(folder).predict(images).probabilities
@@ -220,7 +220,7 @@ def test_a_graph_has_as_many_mnist_test_images_correct(capsys):
     options = ("--data", "mnist", "--limit", "2000", "--epochs", "1", "--batch-size", "32")
     with one_blas_thread():
         assert train.main([*options, "--out", "run", "--quiet"]) == 0
-    assert "on 32 test images of mnist" in exported(capsys, "run", "onnx")
+    assert "on 32 images of mnist" in exported(capsys, "run", "onnx")
     test, session = load("mnist", limit=1).test, opened("run/best.onnx")[0]
     batches = np.split(test.images, 40)
     found = np.concatenate([session.run(None, {"images": batch})[0] for batch in batches])
@@ -241,7 +241,7 @@ def test_old_runs_leave_home_and_come_back(name, capsys, monkeypatch):
     shutil.copytree(drive.RUNS / name, "run")
     shutil.copytree(drive.HERE / drive.PICTURES, drive.PICTURES)
     folder = Path("run/seed-0" if Path("run/seed-0").exists() else "run")
-    assert " test images of " in exported(capsys, folder, "onnx")
+    assert " random images" not in exported(capsys, folder, "onnx")
     exported(capsys, folder, "safetensors")
     images = random_images(3, load_model(folder).config["input_shape"])
     found = [load_model(path).predict(images) for path in (folder, folder / "best.safetensors")]

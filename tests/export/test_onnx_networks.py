@@ -11,6 +11,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 from made_runs import network, probabilities, random_images
+from onnx.reference import ReferenceEvaluator
 from onnx_outputs import outputs
 
 from minicaps import models
@@ -44,13 +45,13 @@ CASES = {
 
 
 def check(model, images, atol=2e-6):
-    """A graph has the probabilities of the network for any batch; an image does not matter."""
+    """A graph has the probabilities of the network for any batch."""
     expected = probabilities(model, images)
     assert np.ptp(expected, axis=1).max() > 0.01  # the classes differ
     graph = network_graph(model)
-    for batch in (slice(0, 1), slice(0, len(images))):
-        found = outputs(graph, images=images[batch])
-        np.testing.assert_allclose(found, expected[batch], rtol=1e-5, atol=atol)
+    for count in (0, 1, len(images)):
+        found = outputs(graph, images=images[:count])
+        np.testing.assert_allclose(found, expected[:count], rtol=1e-5, atol=atol)
 
 
 def test_every_network_has_a_case():
@@ -72,6 +73,15 @@ def test_a_graph_computes_what_its_network_computes(name, options):
 @pytest.mark.parametrize("image", thinned([(1, 17, 22), (3, 21, 19)]))
 def test_a_graph_of_the_preset_of_a_paper_takes_images_of_any_shape(name, preset, image):
     check(network(name, image, preset=preset), random_images(2, image))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_onnx_itself_computes_the_same_as_onnx_runtime(name):
+    """The graph does not rely on anything that is peculiar to ONNX Runtime."""
+    image = (1, 6, 5) if name == "baseline-cnn" else (1, 17, 18)
+    model, images = network(name, image), random_images(2, image)
+    (found,) = ReferenceEvaluator(network_graph(model)).run(None, {"images": images})
+    np.testing.assert_allclose(found, probabilities(model, images), rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("loss", ["margin", "cross-entropy", "spread"])

@@ -53,15 +53,18 @@ def test_couple_of_large_logits(orphans):
 
 
 @pytest.mark.parametrize("kernel, stride", [(3, 1), (3, 2), (2, 2), (2, 3), (4, 4)])
-def test_couple_over_windows_that_share_children(kernel, stride):
+@pytest.mark.parametrize("scale", [3, 300])  # e^300 overflows
+def test_couple_over_windows_that_share_children(kernel, stride, scale):
     windows = couplings.Windows((5, 7), kernel, stride, 2)
     p, q = windows.grid
-    b = np.random.default_rng(0).normal(size=(2, p * q, 3, kernel * kernel * 2)) * 3
+    b = np.random.default_rng(0).normal(size=(2, p * q, 3, kernel * kernel * 2)) * scale
     b = b.astype(np.float32)  # (B, P·Q, J, I)
     rows = b.reshape(-1, *b.shape[2:]).transpose(0, 2, 1)
     expected = couplings.couple(rows, axis=2, windows=windows).numpy()
     found = computed(couple, b, axis=-2, windows=Windows(windows))
-    np.testing.assert_allclose(found.reshape(-1, *b.shape[2:]).transpose(0, 2, 1), expected, 1e-5)
+    np.testing.assert_allclose(
+        found.reshape(-1, *b.shape[2:]).transpose(0, 2, 1), expected, 1e-5, 1e-6
+    )
 
 
 def test_windows_gather_their_children():

@@ -131,4 +131,4 @@ def test_a_missing_file_is_refused(stored):
 
 def test_a_missing_package_is_named(stored, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    refused("needs the package safetensors: install it with: pip install safetensors")
+    refused(r"^net.safetensors needs the package safetensors: install it with: pip install safet")

@@ -15,6 +15,7 @@ from minicaps.graph import no_grad
 from minicaps.models.base import evaluating
 from minicaps.models.inputs import tensor_for
 from minicaps.runs.run import dataset
+from minicaps.runs.tensors_file import KEY
 from minicaps.storage import replacing
 
 TOLERANCE = 1e-5  # relative to probabilities above 1, as lengths without a squash may be
@@ -50,7 +51,7 @@ def write(run, path):
 def serialized(run):
     """Return the bytes of an ONNX file for a run, with the description in its metadata."""
     model, description = network_graph(run.model), description_of(run, inverts=True)
-    onnx.helper.set_model_props(model, {"minicaps": json.dumps(description)})
+    onnx.helper.set_model_props(model, {KEY: json.dumps(description)})
     model.producer_name, model.producer_version = "minicaps", minicaps.__version__
     model.doc_string = f"Input: {description['input']}.\nOutput: {description['output']}."
     onnx.checker.check_model(model)

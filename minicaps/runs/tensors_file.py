@@ -11,7 +11,7 @@ import numpy as np
 from minicaps.errors import CheckpointError
 from minicaps.storage import replacing
 
-SUFFIX, KEY = ".safetensors", "minicaps"  # KEY: name of the description in the file's metadata
+SUFFIX, KEY = ".safetensors", "minicaps"  # KEY: name of the description in a file's metadata
 DTYPES = (np.float32, np.float64)
 
 

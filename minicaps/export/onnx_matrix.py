@@ -113,4 +113,4 @@ def em(graph, votes, activations, layer, start, *, windows=None):
         fit = graph.add("Squeeze", graph.add("MatMul", precision, square), [-2])  # (…, J, I)
         logits = graph.add("Sub", graph.add("Sub", log_a, log_scale), graph.add("Mul", fit, 0.5))
         R = couple(graph, logits, axis=-2, windows=windows)
-    return (graph.add("Squeeze", mean, [-1]), graph.add("Squeeze", graph.add("Sigmoid", z), [-1]))
+    return graph.add("Squeeze", mean, [-1]), graph.add("Squeeze", graph.add("Sigmoid", z), [-1])

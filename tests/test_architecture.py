@@ -26,7 +26,8 @@ ROOMS = (
     ("routing",),
     ("nn",),
     ("models",),
-    ("runs", "plotting", "export"),
+    ("runs", "plotting"),
+    ("export",),
     ("train", "evaluate", "bench", "predict"),
     ("experiments", "plot"),
 )

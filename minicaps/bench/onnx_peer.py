@@ -4,7 +4,7 @@ import numpy as np
 import onnxruntime
 
 from minicaps.errors import UserError
-from minicaps.export.onnx_graph import capsnet_graph
+from minicaps.export.onnx_networks import INPUT, network_graph
 from minicaps.threads import cores
 
 NAME = "onnxruntime"
@@ -18,9 +18,9 @@ def infer(model, images):
     """
     options = onnxruntime.SessionOptions()  # by default, with all optimizations
     options.intra_op_num_threads = cores()
-    graph = capsnet_graph(model).SerializeToString()
+    graph = network_graph(model).SerializeToString()
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    return lambda: session.run(["lengths"], {"images": images})[0]
+    return lambda: session.run(None, {INPUT: images})[0]
 
 
 def check(lengths, expected):

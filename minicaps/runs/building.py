@@ -48,6 +48,7 @@ def _flat(config, options):
 def load_model(path: str | Path, device: Device | str = "cpu") -> Network:
     """Load a network in evaluation mode from a checkpoint file or the best epoch of a run folder.
 
+    path: a run folder, a checkpoint (.npz), or a file that `minicaps.export` wrote (.safetensors).
     device: a `minicaps.backend.Device` or the name of one. The class names, loss and preprocessing
     are restored from training for use by `predict`. Raises CheckpointError if `path` holds no
     checkpoint that this version of minicaps can read.

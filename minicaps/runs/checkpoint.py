@@ -1,6 +1,7 @@
 """Save and load checkpoints, which are .npz files of plain arrays and one JSON string.
 
-Because checkpoints do not use pickle, loading a file never executes code.
+Because checkpoints do not use pickle, loading a file never executes code. A network that was
+exported to a safetensors file is loaded like a checkpoint.
 """
 
 import json
@@ -12,6 +13,7 @@ import numpy as np
 
 from minicaps import ranks
 from minicaps.errors import CheckpointError
+from minicaps.runs import tensors_file
 from minicaps.storage import locked, replacing
 
 FORMAT = 1  # increased when older versions of minicaps would misread new files
@@ -47,27 +49,21 @@ def best_of(path) -> Path:
 
 
 def load(path, needs=(), groups=None):
-    """Load (arrays, meta) as passed to `save`; raise CheckpointError if the file is unusable.
+    """Load (arrays, meta) as passed to `save`, or from a safetensors file of `minicaps.export`.
+
+    Raises CheckpointError if the file is unusable.
 
     needs: keys that `meta` must contain. groups: names of the groups of arrays to load (see
     `pack`), or None to load all arrays; others may be large and are not read.
     """
     try:
-        with open(path, "rb") as file:  # NumPy takes anything but a zip archive for a pickle
-            if not zipfile.is_zipfile(file):
-                raise zipfile.BadZipFile("it is not a zip archive, or its end is missing")
-        with np.load(path, allow_pickle=False) as file:
-            wanted = [n for n in file.files if groups is None or n.partition("/")[0] in groups]
-            arrays = {name: file[name] for name in file.files if name in (*wanted, _META)}
-        if _META not in arrays:
-            raise ValueError("it does not describe a network; is it a data set?")
-        meta = json.loads(arrays.pop(_META).tobytes())
+        arrays, meta = _read(Path(path), groups)
         version = int(meta["format"])
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no checkpoint {path}: give the folder of a run") from error
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
-    except MemoryError:
+    except (CheckpointError, MemoryError):
         raise
     except Exception as error:  # zipfile, zlib, NumPy and json raise anything on damaged bytes
         raise CheckpointError(f"{path} is damaged or not a minicaps checkpoint: {error}") from error
@@ -79,6 +75,21 @@ def load(path, needs=(), groups=None):
     if missing := [name for name in needs if name not in meta]:
         raise CheckpointError(f"{path} lacks {', '.join(missing)}: it was not saved in training")
     return arrays, meta
+
+
+def _read(path, groups):
+    """Read the arrays and the metadata of a checkpoint; raise errors of any type if damaged."""
+    if path.suffix.lower() == tensors_file.SUFFIX:
+        return tensors_file.load(path, arrays=groups is None or "model" in groups)
+    with open(path, "rb") as file:  # NumPy takes anything but a zip archive for a pickle
+        if not zipfile.is_zipfile(file):
+            raise zipfile.BadZipFile("it is not a zip archive, or its end is missing")
+    with np.load(path, allow_pickle=False) as file:
+        wanted = [n for n in file.files if groups is None or n.partition("/")[0] in groups]
+        arrays = {name: file[name] for name in file.files if name in (*wanted, _META)}
+    if _META not in arrays:
+        raise ValueError("it does not describe a network; is it a data set?")
+    return arrays, json.loads(arrays.pop(_META).tobytes())
 
 
 @contextmanager

@@ -107,7 +107,7 @@ class OptimizationOptions:
     """
 
     loss: str | None = None
-    absent_weight: float | None = 0.5  # of the margin loss
+    absent_weight: float = 0.5  # of the margin loss
     epochs: int | None = 6
     patience: int | None = None  # epochs
     batch_size: int | None = 64

@@ -34,8 +34,7 @@ DEFAULT_SHIFT = {"mnist": 2}  # pixels; 0 for other data sets
 DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; else 0.001
 RESTARTS = 2  # for custom data, unless the learning rate is given
 # Options that `minicaps.train.defaults` chooses for custom data
-BY_THE_DATA = {"batch_size", "epochs", "warm_up", "absent_weight"}
-BY_THE_DATA |= {"shift", "rotate", "zoom", "balance"}
+BY_THE_DATA = {"batch_size", "epochs", "warm_up", "shift", "rotate", "zoom", "balance"}
 
 # Option of the network -> argument of its class, which has the option only if it has the argument
 OF_THE_MODEL = {"reconstruction": "decoder"} | {

@@ -1,88 +1,83 @@
-"""An ONNX graph computes what its network computes."""
+"""The ops of ONNX graphs compute what the ops of minicaps compute, at the edges, too."""
 
 import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
-from minicaps import models  # noqa: E402
-from minicaps.bench.cases import inference  # noqa: E402
-from minicaps.export.onnx_graph import Graph, capsnet_graph, squash  # noqa: E402
+from onnx_outputs import outputs  # noqa: E402
 
-IMAGE = (2, 20, 20)
+from minicaps import ops  # noqa: E402
+from minicaps.export.onnx_graph import Graph  # noqa: E402
+from minicaps.export.onnx_ops import couple, direction, inverse, squash  # noqa: E402
+from minicaps.export.onnx_windows import Windows  # noqa: E402
+from minicaps.ops.capsule import SQUASHES  # noqa: E402
+from minicaps.routing import couplings  # noqa: E402
 
-
-def outputs(graph, **inputs):
-    """Check the graph, and run it as it is, without optimization."""
-    onnx.checker.check_model(graph, full_check=True)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(
-        graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return session.run(None, inputs)[0]
+S = np.array([[0, 0], [3, 4], [1e-6, 0], [-300, 400], [1e-30, 1e-30]], np.float32)
 
 
-def capsnet(**options):
-    return models.build("capsnet", IMAGE, 5, preset="small", seed=1, **options)
-
-
-@pytest.mark.parametrize("preset", models.CAPSNET_PRESETS)
-@pytest.mark.parametrize("batch", [1, 3])
-def test_a_graph_has_the_lengths_of_the_network_for_any_batch(preset, batch):
-    model = models.build("capsnet", IMAGE, 5, preset=preset, seed=1)
-    images = np.random.default_rng(0).random((batch, *IMAGE), dtype=np.float32)
-    found = outputs(capsnet_graph(model), images=images)
-    np.testing.assert_allclose(found, inference(model, images)(), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"iterations": 1},
-        {"iterations": 2},
-        {"iterations": 5},
-        {"gradient": "stop"},
-        {"decoder": False},
-    ],
-)
-def test_a_graph_follows_the_options_of_the_network(options):
-    model = capsnet(**options)
-    images = np.random.default_rng(0).random((3, *IMAGE), dtype=np.float32)
-    expected = inference(model, images)()
-    found = outputs(capsnet_graph(model), images=images)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"routing": "leaky"},
-        {"routing": "distance"},
-        {"routing": "learned"},
-        {"update": "recompute"},
-        {"inverse_temperature": 2.0},
-        {"squash": "tanh"},
-        {"shared": True},
-        {"primary_squash": "half"},
-    ],
-)
-def test_a_network_that_no_graph_computes_is_refused(options):
-    with pytest.raises(ValueError, match="only a CapsNet with the paper's routing"):
-        capsnet_graph(capsnet(**options))
-
-
-def test_another_network_is_refused():
-    model = models.build("baseline-cnn", IMAGE, 5)
-    with pytest.raises(ValueError, match="only a CapsNet can be an ONNX graph, not a"):
-        capsnet_graph(model)
-
-
-def test_squash_leaves_the_zero_vector():
+def computed(function, x, **options):
+    """Return what a function adds to a graph, for an array x whose first axis is the batch."""
     graph = Graph()
-    squash(graph, "s", axis=1)
-    graph.add("Identity", graph.nodes[-1].output[0], output="v")
-    s = np.array([[0, 0], [3, 4]], np.float32)
-    v = outputs(graph.model({"s": ("B", 2)}, {"v": ("B", 2)}), s=s)
-    np.testing.assert_allclose(v, [[0, 0], [15 / 26, 20 / 26]], rtol=1e-6)
+    graph.add("Identity", function(graph, "x", **options), output="y")
+    shapes = ("B", *x.shape[1:]), tuple("BCDE"[: x.ndim])
+    return outputs(graph.model({"x": shapes[0]}, {"y": shapes[1]}), x=x)
+
+
+@pytest.mark.parametrize("kind", [*SQUASHES, "none"])
+def test_squash(kind):
+    expected = ops.squash(S, kind=kind).numpy()
+    np.testing.assert_allclose(computed(squash, S, axis=1, kind=kind), expected, 1e-6, 1e-7)
+
+
+def test_the_squash_of_the_paper_has_the_values_of_the_paper():
+    found = computed(squash, S[:2], axis=1)
+    np.testing.assert_allclose(found, [[0, 0], [15 / 26, 20 / 26]], rtol=1e-6)
+
+
+def test_direction_neither_overflows_nor_underflows():
+    s = np.concatenate([S, 1e30 * S])
+    expected = ops.direction(s).numpy()
+    np.testing.assert_allclose(computed(direction, s, axis=1), expected, rtol=1e-6)
+    assert abs(expected[[4, 6, 8]]).max(axis=1).min() > 0.7
+
+
+@pytest.mark.parametrize("orphans", [False, True])
+def test_couple_of_large_logits(orphans):
+    b = np.array([[[0, 500], [1, -500], [-200, 200]]], np.float32)  # (B, J, I)
+    expected = couplings.couple(b, axis=1, orphans=orphans).numpy()
+    assert np.isfinite(expected).all()
+    np.testing.assert_allclose(computed(couple, b, axis=1, orphans=orphans), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel, stride", [(3, 1), (3, 2), (2, 2), (2, 3), (4, 4)])
+@pytest.mark.parametrize("scale", [3, 300])  # e^300 overflows
+def test_couple_over_windows_that_share_children(kernel, stride, scale):
+    windows = couplings.Windows((5, 7), kernel, stride, 2)
+    p, q = windows.grid
+    b = np.random.default_rng(0).normal(size=(2, p * q, 3, kernel * kernel * 2)) * scale
+    b = b.astype(np.float32)  # (B, P·Q, J, I)
+    rows = b.reshape(-1, *b.shape[2:]).transpose(0, 2, 1)
+    expected = couplings.couple(rows, axis=2, windows=windows).numpy()
+    found = computed(couple, b, axis=-2, windows=Windows(windows))
+    np.testing.assert_allclose(
+        found.reshape(-1, *b.shape[2:]).transpose(0, 2, 1), expected, 1e-5, 1e-6
+    )
+
+
+def test_windows_gather_their_children():
+    windows = couplings.Windows((5, 4), 3, 1, 2)
+    grid = np.random.default_rng(0).random((3, 5 * 4, 2, 6), np.float32)
+
+    def gather(graph, x):
+        return Windows(windows).gather(graph, x, (6,))
+
+    expected = windows.gather(grid.reshape(3, 5, 4, 2, 6)).numpy()
+    np.testing.assert_array_equal(computed(gather, grid).reshape(expected.shape), expected)
+
+
+def test_an_empty_cluster_has_no_weight():
+    found = computed(inverse, np.array([0, 1e-30, 1e-10, 4], np.float32))
+    np.testing.assert_allclose(found, [0, 0, 1e10, 0.25], rtol=1e-6)

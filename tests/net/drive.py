@@ -39,7 +39,7 @@ FIGURES = ("confusion", "curves", "members", "reconstructions", "worst")  # slow
 VOLATILE = {"checkpoint", "command", "data", "device", "minicaps", "notes"}  # of evaluation.json
 SUBCOMMANDS = ("list", "fetch", "export", "cache", "strokes", "mnist", "fashion-mnist", "PATH")
 COMMANDS = (
-    *([f"minicaps.{name}"] for name in ("train", "evaluate", "predict", "plot", "data")),
+    *([f"minicaps.{name}"] for name in ("train", "evaluate", "predict", "plot", "export", "data")),
     *(["minicaps.data", name] for name in SUBCOMMANDS),
     *(["minicaps.bench"], ["minicaps.experiments"], ["lessons"]),
 )

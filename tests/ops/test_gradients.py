@@ -99,7 +99,7 @@ def test_gradients_for_any_layout(case, layout):
 
 
 # These import packages that are optional
-OPTIONAL = ("minicaps.bench.twins", "minicaps.bench.onnx_peer", "minicaps.export.onnx_graph")
+OPTIONAL = ("minicaps.bench.twins", "minicaps.bench.onnx_peer", "minicaps.export.onnx_")
 
 
 def test_every_op_has_a_case():

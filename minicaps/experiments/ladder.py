@@ -9,10 +9,10 @@ place of capsules, stands at the foot.
 Gu and Tresp (2020) raise the accuracy on affNIST from 79% to 93.21% with shared matrices and no
 routing. Gu et al. (2021) report that routing and the matrices can harm robustness, and that other
 parts help. The rungs are therefore tested on MNIST and on digits that are transformed as in
-`affine`, whose training images and test images are used here, too. No learning rate suits all rungs:
-without a squash, 0.003 leaves the margin loss stuck. Each rung is therefore trained with two rates,
-and the network that is better on held-out digits after the last epoch is tested. (`affine` itself
-compares networks at equal accuracy.)
+`affine`, whose training images and test images are used here, too. No learning rate suits all
+rungs: without a squash, 0.003 leaves the margin loss stuck. Each rung is therefore trained with two
+rates, and the network that is better on held-out digits after the last epoch is tested. (`affine`
+itself compares networks at equal accuracy.)
 """
 
 from dataclasses import replace

@@ -89,10 +89,15 @@ class Results:
         """Write a report to `folder`/NAME.json for the README and lesson 16, and return it.
 
         module: the experiment. quick: whether this is a quick trial. Raises ExperimentError if
-        the results are incomplete.
+        the results are missing or incomplete.
         """
         entries = self._entries(seeds)
         every = [entry for found in entries.values() for entry in found]
+        if not every:
+            raise ExperimentError(
+                f"{self.folder / self.name} has no results yet: train its networks first, without"
+                " --no-training"
+            )
         try:
             found = self.gather(seeds)
             table = module.table(found)

@@ -1,6 +1,7 @@
 """The command `python -m lessons`."""
 
 import argparse
+import contextlib
 import os
 import re
 import subprocess
@@ -14,7 +15,8 @@ from minicaps.cli.command import start
 CHOICES = ("run", "check", "update", "notebook", "web")
 COMMANDS = """commands:
   (none)             list the lessons
-  run 06             run a lesson as a script; figures go to a temporary folder
+  run 06             run a lesson as a script; figures go to a temporary folder;
+                     with --interactive, go on in a Python session with its names
   check [06 ...]     compare texts, figures and quotes with the current code
   update [06 ...]    write current texts, figures and quotes into the pages
   notebook 06        write an executed Jupyter notebook, 06_name.ipynb, here
@@ -34,7 +36,11 @@ def main(arguments=None):
     )
     parser.add_argument("command", nargs="?", choices=CHOICES)
     parser.add_argument("lesson", nargs="*", help="a number such as 06, A2, or the path of a page")
+    text = "after `run`, go on in a Python session where everything of the lesson is defined"
+    parser.add_argument("--interactive", action="store_true", help=text)
     options = parser.parse_args(arguments)
+    if options.interactive and options.command != "run":
+        parser.error("--interactive goes with run, for example `run 06 --interactive`")
     if options.command is None:
         return list_lessons()
     if options.command == "web":
@@ -53,6 +59,8 @@ def main(arguments=None):
         return max(codes)
     commands = {"run": run, "check": check, "update": update, "notebook": notebook}
     try:
+        if options.interactive:
+            return run(paths[0], interactive=True)
         return commands[options.command](paths[0])
     except page.PageError as error:
         print(f"{shown_path(paths[0])}:{error.line}: {error}", file=sys.stderr)
@@ -90,12 +98,23 @@ def list_lessons():
     return 0
 
 
-def run(path):
+def run(path, interactive=False):
     """Run a page as a script. Print its output below the headings of its sections, and write its
-    figures as PNG files."""
+    figures as PNG files. interactive: then go on in a Python session with all its names."""
     from lessons.machinery import execute
 
     shown, folder, number, heading = [], None, 0, None
+
+    def write_figures():
+        nonlocal folder, number
+        for picture in shown:
+            folder = folder or Path(tempfile.mkdtemp(prefix=f"{path.stem}-"))
+            number += 1
+            target = folder / f"{number}.png"
+            target.write_bytes(picture.png)
+            print(f"figure: {target}")
+        shown.clear()
+
     with execute.stage(shown) as namespace:
         for block in page.read_blocks(path):
             if block.quote is not None:
@@ -104,14 +123,31 @@ def run(path):
                 heading = block.heading
                 print(f"\n{heading}\n{'-' * len(heading)}")
             execute.run_block(block, path, namespace)
-            for picture in shown:
-                folder = folder or Path(tempfile.mkdtemp(prefix=f"{path.stem}-"))
-                number += 1
-                target = folder / f"{number}.png"
-                target.write_bytes(picture.png)
-                print(f"figure: {target}")
-            shown.clear()
+            write_figures()
+        if interactive:
+            go_on(path, namespace, write_figures)
     return 0
+
+
+def go_on(path, namespace, after_each):
+    """Let the user go on with the names of a page; call `after_each` after each input."""
+    import code
+
+    with contextlib.suppress(ImportError):  # not on Windows
+        import readline
+        import rlcompleter
+
+        readline.set_completer(rlcompleter.Completer(namespace).complete)
+        readline.parse_and_bind("tab: complete")
+
+    class Session(code.InteractiveConsole):
+        def runcode(self, code):
+            super().runcode(code)
+            after_each()
+
+    names = ", ".join(name for name in namespace if not name.startswith("_"))
+    banner = f"\nGo on with what {path.name} defined: {names}.\nCtrl-D ends the session."
+    Session(namespace).interact(banner=banner, exitmsg="")
 
 
 def check(path):

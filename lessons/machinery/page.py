@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 LESSONS = Path(__file__).resolve().parents[1]
+READING = ["01", "02", *(f"{n:02}" for n in range(4, 15)), "03", "15", "16", "17", "A1", "A2", "A3"]
 IMAGE = re.compile(r"!\[(?P<alt>[^]]*)\]\((?P<path>[^)]+)\)")
 SUMMARY = re.compile(r"<summary>(.*)</summary>")
 HEADING = re.compile(r"#+ (.+)")
@@ -59,9 +60,9 @@ class Block(Fence):
         return "\n" * (self.line - 1) + "\n".join(self.lines) + "\n"
 
 
-def find_pages():
-    """Return the paths of all lessons, in order of number, then of the appendices A1, A2, …"""
-    return sorted(LESSONS.glob("[0-9A][0-9]_*.md"))
+def find_pages(folder=LESSONS):
+    """Return the paths of all lessons in the order of reading, then of the appendices."""
+    return sorted(folder.glob("[0-9A][0-9]_*.md"), key=lambda path: READING.index(path.name[:2]))
 
 
 def read_blocks(path):

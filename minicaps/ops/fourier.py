@@ -150,27 +150,30 @@ def _maps(image_shape, kernel_shape, stride, dtype="float64", xp=np):
 def multiplications(image_shape, kernel_shape, stride):
     """Count the multiplications of a forward and a backward pass.
 
-    Returns (patches, products, transforms).
+    Returns (patches, products, planes, kernels).
 
-    The first number is the cost of using patches; the sum of the other two is the cost of using
-    spectra.
+    The first number is the cost of using patches; the others are those of using spectra: matrix
+    products, transforms of the planes of images and outputs, and transforms of the kernels.
     """
     (b, _, _, c), (o, k, m, _) = image_shape, kernel_shape
     (_, _, out), maps = _maps(image_shape, kernel_shape, stride)
     t = stride * stride * c
-    vectors = 2 * b * t, 3 * t * o, 2 * b * o  # numbers of planes to transform
-    transforms = sum(a.multiplications * n for a, n in zip(maps, vectors, strict=True))
-    return 3 * b * math.prod(out) * k * m * c * o, 3 * maps[0].number * b * t * o, transforms
+    of_image, of_kernel, of_output = (a.multiplications for a in maps)
+    planes = 2 * b * (t * of_image + o * of_output)
+    patches = 3 * b * math.prod(out) * k * m * c * o
+    return patches, 3 * maps[0].number * b * t * o, planes, 3 * t * o * of_kernel
 
 
 def worthwhile(image, kernel, stride):
-    """Return True if convolving with spectra takes fewer multiplications than with patches.
+    """Return True if convolving with spectra is likely to be faster than with patches.
 
-    Products of spectra count twice because they involve smaller matrices, and patches count three
-    quarters because they are used while in the cache; both factors were determined by measurement.
-    For CapsNet's 9×9 kernels of stride 2 on 256 channels and 128 images of 20×20 pixels, patches
-    take 73 G multiplications, while spectra take 15 G for the products and 2 G for the transforms.
-    For 3×3 kernels with stride 2, spectra offer no advantage.
+    Multiplications are counted and weighted by measured factors: products of spectra count twice
+    because they involve smaller matrices, transforms of kernels four times because few products
+    share their many frequencies, and patches three quarters because they are used while in the
+    cache. For CapsNet's 9×9 kernels of stride 2 on 256 channels and 128 images of 20×20 pixels,
+    patches take 73 G multiplications, while spectra take 15 G for the products and 2 G for the
+    transforms, 1 G of which are those of the kernels, however few the images are: for 16 images,
+    patches are faster. For 3×3 kernels with stride 2, they always are.
 
     Spectra are not used for half precision and integers. They are not used for few channels either,
     because the products would not be matrix products, or for large planes, because the spectra of
@@ -182,8 +185,8 @@ def worthwhile(image, kernel, stride):
         return False
     if math.prod(_sizes(image.shape, kernel.shape, stride)[0]) > LARGEST_PLANE:
         return False
-    patches, products, transforms = multiplications(image.shape, kernel.shape, stride)
-    return 2 * products + transforms < 0.75 * patches
+    patches, products, planes, kernels = multiplications(image.shape, kernel.shape, stride)
+    return 2 * products + planes + 4 * kernels < 0.75 * patches
 
 
 def by_spectra(image, kernel, stride):

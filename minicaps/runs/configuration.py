@@ -107,13 +107,13 @@ class OptimizationOptions:
     """
 
     loss: str | None = None
-    absent_weight: float = 0.5  # of the margin loss
+    absent_weight: float | None = 0.5  # of the margin loss
     epochs: int | None = 6
     patience: int | None = None  # epochs
     batch_size: int | None = 64
     optimizer: str = "adam"
     learning_rate: float | None = None
-    schedule: str | None = "exponential"
+    schedule: str = "cosine"
     decay: float = 0.7  # factor per epoch
     warm_up: int | None = 0  # steps
     weight_decay: float = 0.0

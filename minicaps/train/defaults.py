@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from minicaps import data
 from minicaps.data.dataset import count_classes, imbalanced
+from minicaps.models.losses import ABSENT
 from minicaps.train.diagnosis import MOST_EPOCHS
 from minicaps.train.options import check_patience
 
@@ -16,6 +17,7 @@ SMALL, LARGE = 500, 20_000  # training images; see `_batch_size` and `_augmentat
 STEPS, STEPS_PER_CLASS, MOST_STEPS = 1500, 15, 2100  # unless six epochs take more
 EPOCHS = (6, MOST_EPOCHS)  # fewest and most
 WARM_UP = 100  # steps
+USUAL_CLASSES = 10  # for which the margin loss weighs absent classes by 0.5
 
 
 def settled(options, dataset):
@@ -48,9 +50,9 @@ def _choices(options, dataset):
     return {
         "batch_size": batch_size,
         "epochs": epochs,
-        "schedule": "cosine",
         "balance": not dataset.multi and imbalanced(_counts(dataset)),
         "warm_up": min(WARM_UP, steps * (own.epochs or epochs) // 10),
+        "absent_weight": _absent_weight(options, dataset),
         **_augmentation(options, dataset, n),
     }
 
@@ -64,6 +66,18 @@ def _trained_on(options, dataset):
 
 def _batch_size(n):
     return 16 if n < SMALL else 32 if n < LARGE else 64
+
+
+def _absent_weight(options, dataset):
+    """Return the weight of absent classes in the margin loss.
+
+    Together, the absent classes of an image count at most as much as those of ten classes. With
+    the usual weight, networks for a hundred classes make all lengths short at first and take long
+    to recover.
+    """
+    if options.optimization.loss != "margin" or dataset.multi or options.data.compose:
+        return ABSENT
+    return ABSENT * min(1, (USUAL_CLASSES - 1) / max(len(dataset.class_names) - 1, 1))
 
 
 def _augmentation(options, dataset, n):
@@ -84,14 +98,15 @@ def _sentence(chosen, options, dataset):
     texts = {
         "batch_size": f"batches of {own.batch_size}",
         "epochs": f"{own.epochs} epochs ({steps:,} steps)",
-        "schedule": f"{own.schedule} schedule",
         "balance": "classes drawn equally often",
         "warm_up": f"{own.warm_up} steps of warm-up",
+        "absent_weight": own.absent_weight != ABSENT
+        and f"weight {own.absent_weight:.2g} of absent classes",
         "shift": f"shifts of up to {options.data.shift} pixels",
         "rotate": f"rotations of up to {options.data.rotate:g}°",
         "zoom": f"zoom by up to {options.data.zoom or 0:.0%}",
     }
-    done = ", ".join(text for key, text in texts.items() if chosen.get(key))
+    done = ", ".join(text for key, text in texts.items() if chosen.get(key) and text)
     return (
         f"chosen for {n:,} training images of {len(dataset.class_names)} classes: {done}; options"
         " you give take precedence"

@@ -99,10 +99,11 @@ def had_time(steps, epoch, epochs):
     return epoch == epochs or (steps >= FEW_STEPS[1] and epoch >= SOON * epochs)
 
 
-def stuck(loss, accuracy, shares):
+def stuck(loss, accuracy, shares, absent=WEIGHT):
     """Report a mean margin loss that shows that the network is not learning.
 
     shares (J,): fraction of images with each class; they sum to 1 if each image has one class.
+    absent: weight λ of absent classes in training; `loss` is measured with 0.5.
 
     There are three values of the loss that indicate a problem. With one class per image and 10
     equally frequent classes, the values are 0.81, 3.645 and 0.5236.
@@ -120,10 +121,12 @@ def stuck(loss, accuracy, shares):
             f"the margin loss is {loss:.4g}: {', or '.join(states)}, and no gradient gets through;"
             " try a smaller --learning-rate or --weight-decay"
         )
-    # The best constant lengths minimize the loss p (m⁺−a)² + λ (1−p) (a−m⁻)² of each class
-    absent = WEIGHT * (1 - shares)
-    blind = (PRESENT - ABSENT) ** 2 * (shares * absent / (shares + absent)).sum()
-    if np.isclose(loss, blind, rtol=0.02) and accuracy <= shares.max() + 0.1:
+    # The best constant length of each class minimizes p (m⁺−a)² + λ (1−p) (a−m⁻)²
+    weights = absent * (1 - shares)
+    a = (shares * PRESENT + weights * ABSENT) / (shares + weights)
+    blind = (shares * (PRESENT - a) ** 2 + WEIGHT * (1 - shares) * (a - ABSENT) ** 2).sum()
+    most = shares.max()
+    if np.isclose(loss, blind, rtol=0.02) and accuracy <= most + min(0.1, most):
         return (
             f"the margin loss is {loss:.4g}, as if the lengths were the same for every image: the"
             " network is alive but blind; give it more --epochs, then try another --learning-rate,"

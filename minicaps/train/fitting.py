@@ -64,8 +64,8 @@ def fit(
     **options
         Options of `python -m minicaps.train`, such as model="capsnet", epochs=20,
         learning_rate=…, validation=0.1 (fraction of the images that is held out to choose the best
-        epoch), seed=0, device="auto", quiet=False. Batch size, epochs, schedule, warm-up,
-        augmentation, balance and image size depend on the images unless they are given; see
+        epoch), seed=0, device="auto", quiet=False. Batch size, epochs, warm-up, augmentation,
+        balance and image size depend on the images unless they are given; see
         `minicaps.train.defaults`.
 
     Returns

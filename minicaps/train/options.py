@@ -34,7 +34,8 @@ DEFAULT_SHIFT = {"mnist": 2}  # pixels; 0 for other data sets
 DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; else 0.001
 RESTARTS = 2  # for custom data, unless the learning rate is given
 # Options that `minicaps.train.defaults` chooses for custom data
-BY_THE_DATA = {"batch_size", "epochs", "schedule", "warm_up", "shift", "rotate", "zoom", "balance"}
+BY_THE_DATA = {"batch_size", "epochs", "warm_up", "absent_weight"}
+BY_THE_DATA |= {"shift", "rotate", "zoom", "balance"}
 
 # Option of the network -> argument of its class, which has the option only if it has the argument
 OF_THE_MODEL = {"reconstruction": "decoder"} | {
@@ -46,7 +47,7 @@ OF_THE_MODEL = {"reconstruction": "decoder"} | {
 
 def complete(given) -> Options:
     """Fill in defaults for missing options; raise ValueError if options are incompatible."""
-    flat = {**DEFAULTS, **given}
+    flat = {**DEFAULTS, **({"schedule": "exponential"} if "decay" in given else {}), **given}
     name = flat["model"]
     flat |= _options_of_the_model(name, given)
     defaults = NO_AUGMENTATION | {
@@ -62,7 +63,7 @@ def complete(given) -> Options:
     if flat["data"] not in data.NAMES:
         flat["restarts"] = given.get("restarts", 0 if "learning_rate" in given else RESTARTS)
         flat["size"] = flat["size"] or "auto"
-        left_open = BY_THE_DATA - given.keys() - ({"schedule"} if "decay" in given else set())
+        left_open = BY_THE_DATA - given.keys()
         flat |= dict.fromkeys(left_open)
         defaults = {key: value for key, value in defaults.items() if key not in left_open}
     flat |= {key: value for key, value in defaults.items() if flat[key] is None}

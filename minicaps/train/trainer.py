@@ -227,7 +227,8 @@ class Trainer:
         idle = None
         if self.optimization.loss == "margin":
             loss, accuracy = row[f"{part}_loss"], row[f"{part}_accuracy"]
-            idle = diagnosis.stuck(loss, accuracy, present / len(labels))
+            weight = self.optimization.absent_weight
+            idle = diagnosis.stuck(loss, accuracy, present / len(labels), weight)
         if answers is not None and not self.data.multi:
             idle = idle or diagnosis.constant(answers, present, row["train_accuracy"])
         if diagnosis.had_time(self.learner.optimizer.steps, self.epoch, self.optimization.epochs):

@@ -64,3 +64,10 @@ def test_the_glossary_is_in_alphabetical_order():
     terms = [row[0].lower() for row in TERMS]
     assert len(terms) > 50
     assert terms == sorted(terms)
+
+
+def test_each_erratum_says_what_kind_it_is():
+    text = (LESSONS / "A2_errata.md").read_text("utf-8")
+    entries = re.findall(r"^\*\*(.+?)[:*]", text, re.MULTILINE)
+    kinds = {"Wrong", "Imprecise", "Slow", "Open question"}
+    assert len(entries) > 20 and set(entries) == kinds

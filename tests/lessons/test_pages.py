@@ -57,6 +57,14 @@ def test_each_page_ends_with_links_to_its_neighbours():
         assert path.read_text("utf-8").endswith("\n\n" + " · ".join(links) + "\n"), path.name
 
 
+def test_each_lesson_but_the_last_ends_with_the_question_of_the_next():
+    *lessons_before, last = [path for path in PAGES if path.name[0] != "A"]
+    for path in (*lessons_before, last):
+        question = path.read_text("utf-8").rstrip().rpartition("\n\n")[0].rpartition("\n\n")[2]
+        asked = question.startswith("**Next question.** ") and question.endswith("?")
+        assert asked == (path != last), path.name
+
+
 def test_every_function_that_a_page_names_exists():
     """In the code of the page, or in the repository: names change."""
     folders = ("minicaps", "lessons/machinery", "tests")
@@ -69,6 +77,13 @@ def test_every_function_that_a_page_names_exists():
         prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
         named = set(re.findall(r"`(_?[a-z]+(?:_[a-z]+)+)`", prose))
         assert named <= words, f"{path.name}: {named - words}"
+
+
+def test_no_page_holds_a_sentence_of_its_chinese_sources():
+    """Titles in 《》 and quotations of a few words are fine."""
+    for path in PAGES:
+        text = re.sub("《[^》]*》", "", path.read_text("utf-8"))
+        assert not re.search("[\u3001-\u3011\u4e00-\u9fff\uff00-\uffef]{12}", text), path.name
 
 
 def test_every_picture_is_on_a_page():
@@ -424,7 +439,7 @@ def test_a_prediction_without_an_answer_is_ill_formed(made):
 def test_the_made_page_is_wrong_only_in_its_size(made):
     wrong = [text for text in lesson_rules.problems(made) if "a lesson has" not in text]
     assert [text.split(": ", 1)[1] for text in wrong] == [
-        "there should be 3 to 5 exercises, numbered from 1, not ['1']",
+        "there should be 3 to 6 exercises, numbered from 1, not ['1']",
     ]
 
 
@@ -468,6 +483,21 @@ def test_run_prints_headings_and_outputs_and_writes_the_figures(made, capsys, mo
     figure = lines.pop(4)
     assert lines == ["", TITLE, "-" * len(TITLE), "0.2500", "", "Solution 1", "----------", "9"]
     assert Path(figure.removeprefix("figure: ")).read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_interactive_run_goes_on_with_the_names_of_the_page(made, capsys, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(made.parent))
+    monkeypatch.setattr("sys.stdin", io.StringIO("square(1.5)\nplt.plot([1]); plt.show()\n"))
+    assert main(["run", str(made), "--interactive"]) == 0
+    said = capsys.readouterr()
+    assert "square" in said.err and "Ctrl-D ends the session" in said.err
+    assert "2.25" in said.out and said.out.count("figure: ") == 2
+
+
+def test_only_run_is_interactive(capsys):
+    with pytest.raises(SystemExit):
+        main(["check", "01", "--interactive"])
+    assert "--interactive goes with run" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def test_a_weak_channel_is_not_taken_for_rounding(dtype):
 
 def test_a_bright_channel_does_not_erase_the_outputs_that_do_not_see_it():
     rng = np.random.default_rng(0)
-    x, w = rng.random((16, 64, 20, 20)), 0.02 * rng.normal(size=(32, 64, 9, 9))
+    x, w = rng.random((48, 64, 20, 20)), 0.02 * rng.normal(size=(32, 64, 9, 9))
     x[:, 0] *= 1e7
     w[1:, 0] = 0
     x, w = x.astype("f"), w.astype("f")

@@ -50,7 +50,7 @@ def test_small_data_has_small_batches_and_changed_images_and_large_data_does_not
 
 
 def test_every_option_that_is_given_is_kept():
-    given = {"batch_size": 3, "epochs": 2, "schedule": "constant", "warm_up": 0}
+    given = {"batch_size": 3, "epochs": 2, "warm_up": 0, "absent_weight": 0.4}
     given |= {"shift": 0, "rotate": 0.0, "zoom": 0.0, "balance": False}
     assert given.keys() == BY_THE_DATA
     options, note = chosen(144, **given)
@@ -61,11 +61,23 @@ def test_every_option_that_is_given_is_kept():
 def test_a_given_learning_rate_or_decay_is_meant():
     assert chosen(144, learning_rate=0.01)[0].optimization.restarts == 0
     assert chosen(144, decay=0.9)[0].optimization.schedule == "exponential"
+    for name in ("strokes", "mnist"):
+        assert complete({"data": name, "decay": 0.9}).optimization.schedule == "exponential"
+        assert complete({"data": name}).optimization.schedule == "cosine"
+
+
+def test_absent_classes_weigh_together_at_most_as_much_as_those_of_ten_classes():
+    for classes, weight in ((2, 0.5), (10, 0.5), (19, 0.25), (46, 0.1)):
+        options, note = chosen(10 * classes, classes)
+        assert options.optimization.absent_weight == pytest.approx(weight)
+        assert ("of absent classes" in note) == (classes > 10)
+    assert chosen(460, 46, loss="spread")[0].optimization.absent_weight == 0.5
+    assert chosen(460, 46, absent_weight=0.3)[0].optimization.absent_weight == 0.3
 
 
 def test_the_note_says_what_was_chosen_and_for_which_images():
     options, note = chosen(144, 10, epochs=7, zoom=0.0)
-    assert note.startswith("chosen for 130 training images of 10 classes: batches of 16, cosine ")
+    assert note.startswith("chosen for 130 training images of 10 classes: batches of 16, ")
     assert "rotations of up to 10°" in note and "7 epochs" not in note and "zoom" not in note
     assert f"{options.optimization.warm_up} steps of warm-up" in note
 

@@ -51,6 +51,19 @@ def test_blind_to_unequal_classes():
     assert diagnosis.stuck(blind, 0.95, shares) is None  # it is not blind
 
 
+def test_many_classes_and_a_small_weight_of_those_absent():
+    """The best length follows the weight in training, but the loss is measured with 0.5."""
+    p, lengths = 1 / 100, np.linspace(0, 1, 20001)
+
+    def loss(weight):
+        return 100 * (p * (0.9 - lengths) ** 2 + weight * (1 - p) * (lengths - 0.1) ** 2)
+
+    blind = loss(0.5)[loss(0.045).argmin()]
+    assert "blind" in diagnosis.stuck(blind, p, equal(100), absent=0.045)
+    assert diagnosis.stuck(blind, 3 * p, equal(100), absent=0.045) is None  # it begins to see
+    assert diagnosis.stuck(blind, p, equal(100)) is None
+
+
 def test_several_classes_in_a_picture():
     """Two of ten classes are present; see the exercise on two digits in an image in lesson 11."""
     shares = np.full(10, 0.2)

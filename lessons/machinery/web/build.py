@@ -7,7 +7,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from lessons.machinery.page import LESSONS
+from lessons.machinery.page import LESSONS, find_pages
 from lessons.machinery.web import reference
 
 SITE = LESSONS.parent / "_site"
@@ -74,7 +74,7 @@ def stage(folder):
     """
     shutil.copytree(LESSONS / "figures", folder / "figures")
     shutil.copytree(LESSONS / "results", folder / "results")
-    names = sorted(path.stem for path in LESSONS.glob("*.md") if path.name != "README.md")
+    names = [path.stem for path in find_pages(LESSONS)]
     for name in names:
         text = (LESSONS / f"{name}.md").read_text("utf-8")
         quote = r"```{code-block} python\n:caption: \1"

@@ -256,15 +256,15 @@ def table(results):
             for r in (3, ITERATIONS[-1]):
                 found = [f["kinds"][kind][ITERATIONS.index(r)] for f in seeds]
                 row = [f"{part}, {kind}", str(r)]
-                row += [_share(found, name, "accuracy") for name in ("own", *REPLACED)]
-                row += [_share(found, name, "changed") for name in REPLACED]
+                row += [_accuracy(found, name, seeds) for name in ("own", *REPLACED)]
+                row += [percent([f["against"][n]["changed"] for f in found]) for n in REPLACED]
                 row += [spread([f[name] for f in found], ".2f") for name in ("entropy", "spread")]
                 rows.append([*row, *cost_cells(seeds)])
     return rows
 
 
-def _share(found, name, measure):
-    return percent([f["against"][name][measure] for f in found])
+def _accuracy(found, name, seeds):
+    return percent([f["against"][name]["accuracy"] for f in found], count=seeds[0].get("tested"))
 
 
 def headline(results):
@@ -274,7 +274,7 @@ def headline(results):
             found = [f["kinds"][kind][ITERATIONS.index(3)] for f in seeds]
             what = f"{part}, {kind}: accuracy with the own couplings of three iterations / with"
             what += " equal ones / with those of an image of other classes"
-            shares = (_share(found, name, "accuracy") for name in ("own", "uniform", "other"))
+            shares = (_accuracy(found, name, seeds) for name in ("own", "uniform", "other"))
             rows.append(line(what, "–", " / ".join(shares) + " %", seeds))
     return rows
 

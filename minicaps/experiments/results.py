@@ -7,7 +7,7 @@ from pathlib import Path
 from minicaps.cli.measuring import describe_machine
 from minicaps.cli.sharing import Job
 from minicaps.experiments.lab import ExperimentError
-from minicaps.experiments.significance import mcnemar, only, wilson
+from minicaps.experiments.significance import mcnemar, only, paired_t, wilson
 from minicaps.storage import claimed, results_folder, write_json
 
 # Words with nearly the same meaning in all tables; an experiment's own `KEY` takes precedence
@@ -89,10 +89,15 @@ class Results:
         """Write a report to `folder`/NAME.json for the README and lesson 16, and return it.
 
         module: the experiment. quick: whether this is a quick trial. Raises ExperimentError if
-        the results are incomplete.
+        the results are missing or incomplete.
         """
         entries = self._entries(seeds)
         every = [entry for found in entries.values() for entry in found]
+        if not every:
+            raise ExperimentError(
+                f"{self.folder / self.name} has no results yet: train its networks first, without"
+                " --no-training"
+            )
         try:
             found = self.gather(seeds)
             table = module.table(found)
@@ -122,9 +127,11 @@ class Results:
         """Test the difference of each pair of parts in `compared`, for each seed with both.
 
         Returns the rows of a table. Within a seed, both networks are tested on the same images.
+        With three seeds or more, a last row has the mean counts and the t-test of the differences.
         """
         rows = [["paired by image", "seed", "only first wrong", "only second wrong", "p"]]
         for first, second in compared:
+            counts = []
             for seed in seeds:
                 read = self.read(seed)
                 if first in read and second in read:
@@ -133,8 +140,13 @@ class Results:
                         cells = ["–"] * 3
                     else:
                         b, d = only(*wrong)
+                        counts.append((b, d))
                         cells = [str(b), str(d), f"{mcnemar(b, d):.2g}"]
                     rows.append([f"{first} / {second}", str(seed), *cells])
+            if len(counts) > 2:
+                means = [f"{statistics.fmean(column):.1f}" for column in zip(*counts, strict=True)]
+                p = paired_t([b - d for b, d in counts])
+                rows.append([f"{first} / {second}", "all (t)", *means, f"{p:.2g}"])
         return rows
 
 
@@ -250,7 +262,7 @@ def print_report(report):
     if known:
         print()
         print_table([header, *known])
-        print("p: exact McNemar test, for networks that are equally good")
+        print("p: if both were equally good; exact McNemar test, all: paired t-test over seeds")
     if len(known) < len(rows):
         print(f"\nNo paired test of {len(rows) - len(known)} comparisons: {UNPAIRED}.")
 

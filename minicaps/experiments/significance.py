@@ -1,6 +1,7 @@
 """How much the choice of test images matters: intervals for one network, tests for two."""
 
-from math import comb, sqrt
+import statistics
+from math import atan, comb, cos, inf, pi, sin, sqrt
 
 import numpy as np
 
@@ -29,6 +30,29 @@ def mcnemar(first, second):
     tosses = first + second
     tail = sum(comb(tosses, k) for k in range(min(first, second) + 1))
     return min(1.0, 2 * tail / 2**tosses)
+
+
+def paired_t(differences):
+    """Return the two-sided p-value of Student's t-test for the mean of at least two differences.
+
+    The differences are those of two kinds of networks, one per seed, and normally distributed. If
+    both kinds are equally good, their mean is 0.
+    """
+    k, deviation = len(differences), statistics.stdev(differences)
+    mean = abs(statistics.fmean(differences))
+    t = mean * sqrt(k) / deviation if deviation else (inf if mean else 0.0)
+    return 1 - _within(t, k - 1)
+
+
+def _within(t, freedom):
+    """Return the probability that |Student's t| is below t ≥ 0 (Abramowitz and Stegun 26.7.3-4)."""
+    angle, even = atan(t / sqrt(freedom)), freedom % 2 == 0
+    term = 1.0 if even else cos(angle)
+    total = term if freedom > 1 else 0.0
+    for n in range(1 if even else 2, freedom - 2, 2):
+        term *= cos(angle) ** 2 * n / (n + 1)
+        total += term
+    return sin(angle) * total if even else 2 / pi * (angle + sin(angle) * total)
 
 
 def listed(wrong):

@@ -208,6 +208,12 @@ def test_without_training_only_existing_results_are_reported(tiny_pairs, monkeyp
     assert report["command"] == f"python -m minicaps.experiments {' '.join(QUICK)}"
 
 
+def test_without_results_and_training_there_is_nothing_to_report(tiny_pairs, capsys):
+    assert command.main([*QUICK, "--no-training"]) == 1
+    assert "pairs has no results yet: train its networks first" in capsys.readouterr().err
+    assert not (FOLDER / "pairs.json").exists()
+
+
 def test_moments_by_hand():
     """Two pixels of ink 3 and 1, two columns and one row apart."""
     image = np.zeros((1, 1, 3, 4), np.float32)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minicaps.experiments import __main__ as command
-from minicaps.experiments import ladder
+from minicaps.experiments import equal, ladder
 from minicaps.experiments.settings import written_out
 from minicaps.train.options import complete
 
@@ -27,12 +27,20 @@ def test_neighbors_differ_in_one_choice(data):
 def test_all_rungs_are_measured_and_drawn(monkeypatch):
     monkeypatch.setattr(ladder, "DATA", "strokes")
     whole = ladder.parts(quick=True)
-    short = {"validation": 10, "batch_size": 10, "limit": 40}
+    short = {"validation": 10, "batch_size": 10, "limit": 40, "learning_rate": [0.01, 1e-9]}
     monkeypatch.setattr(ladder, "parts", lambda quick: {p: o | short for p, o in whole.items()})
     assert command.main(["ladder", "--quick", "--device", "cpu"]) == 0
     folder = Path("runs/experiments/ladder-quick")
     report = json.loads((folder / "ladder.json").read_text())
     assert [row[0] for row in report["table"][1:]] == [*ladder.STEPS, "dense-cnn"]
     assert all("–" not in row[1:4] for row in report["table"][1:])
+    entries = json.loads((folder / "ladder/seed-0.json").read_text())
+    for part, entry in entries.items():
+        name = part.replace(", ", "-").replace(" ", "-")
+        curves = {
+            rate: equal.validation_curve(Path(f"{folder}/{name}-{rate}-seed-0"))[-1]
+            for rate in short["learning_rate"]
+        }
+        assert curves[entry["figures"]["rate"]] == max(curves.values())
     assert len(report["paired"]) == 1 + 2 * len(ladder.STEPS)
     assert (folder / "ladder.png").stat().st_size > 10_000

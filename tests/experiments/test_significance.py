@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_1samp
 
-from minicaps.experiments.significance import listed, mcnemar, only, wilson
+from minicaps.experiments.results import Results
+from minicaps.experiments.significance import listed, mcnemar, only, paired_t, wilson
 
 
 @pytest.mark.parametrize("wrong, count", [(0, 20), (1, 20), (69, 10_000), (257, 10_000), (20, 20)])
@@ -40,8 +41,33 @@ def test_mcnemar_by_hand():
     assert mcnemar(1, 5) == 2 * (1 + 6) / 64
 
 
+@pytest.mark.parametrize("seeds", [2, 3, 4, 5, 8, 13])
+def test_the_paired_t_test_is_that_of_scipy(seeds):
+    differences = list(np.random.default_rng(seeds).normal(0.5, 1, seeds))
+    assert paired_t(differences) == pytest.approx(ttest_1samp(differences, 0).pvalue, rel=1e-6)
+
+
+def test_differences_that_do_not_vary_are_certain_or_nothing():
+    assert paired_t([0, 0, 0]) == 1
+    assert paired_t([2, 2, 2]) == pytest.approx(0, abs=1e-12)
+
+
 def test_images_that_only_one_network_gets_wrong_are_counted():
     first, second = np.array([1, 1, 0, 1, 0], bool), np.array([0, 1, 1, 0, 0], bool)
     assert listed(first) == "0 1 3"
     assert only(listed(first), listed(second)) == (2, 1)
     assert only(listed(~first & first), listed(second)) == (0, 2)
+
+
+def test_three_seeds_have_a_t_test_over_seeds(tmp_path):
+    """Seeds with 3, 5 and 4 more errors of the first network: t = 4 √3 with 2 degrees."""
+    parts = {"one": {}, "two": {}}
+    results = Results(tmp_path, "made-up", parts)
+    results.make_folders()
+    for seed, more in enumerate((3, 5, 4)):
+        for part, count in (("one", more), ("two", 0)):
+            wrong = listed(np.arange(10) < count)
+            results.job(part, seed, lambda wrong=wrong: {"tested": 10, "wrong": wrong}).work()
+    *_, last = results._paired(range(3), [("one", "two")])
+    assert last == ["one / two", "all (t)", "4.0", "0.0", "0.02"]
+    assert len(results._paired(range(2), [("one", "two")])) == 3

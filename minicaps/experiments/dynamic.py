@@ -90,12 +90,12 @@ def parts(quick):
 
 def measure(lab, part, settings, seed):
     digits, wide = lab.data(DATA, seed, settings.get("limit")), settings["model"] == "capsnet"
-    own = settings | {"seed": seed}
+    options = settings | {"seed": seed}
     if wide:
         wider = replace(digits, train=framed(digits.train), test=framed(digits.test))
-        folder = lab.train(part, wider, own)
+        folder = lab.train(part, wider, options)
     else:
-        folder = lab.of("pairs").train("spherical", digits, own)
+        folder = lab.of("pairs").train("spherical", digits, options)
     model, figures, right = lab.model(folder), {}, None
     for kind in KINDS:
         split = shown(kind, digits, seed, wide)
@@ -180,8 +180,8 @@ def compared(answers, own, present):
 def partners(labels, seed):
     """Choose for each image another one with the same classes, and one without a common class.
 
-    labels: (n, J), zeros and ones. Returns two arrays of indices (n,). An image whose classes no
-    other image has is its own partner.
+    labels: (n, J), zeros and ones; each image needs one without a common class. Returns two arrays
+    of indices (n,). An image whose classes no other image has is its own partner.
     """
     random, n = generator(seed, 8), len(labels)
     same, other = np.arange(n), np.full(n, -1)

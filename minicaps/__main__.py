@@ -5,6 +5,7 @@ COMMANDS = {
     "evaluate": "evaluate a trained network on a data set",
     "predict": "classify images with a trained network",
     "plot": "draw figures of a run",
+    "explore": "open a page in which a trained network computes in the browser",
     "data": "list, fetch and show data sets",
     "bench": "measure speed and memory",
     "experiments": "reproduce the experiments of the papers",

@@ -1,0 +1,82 @@
+"use strict";
+// Break it: spoil the image step by step, and see what falls apart first.
+
+const KNOBS = {
+  rotate: ["rotate", "°"], right: ["move right", " px"], down: ["move down", " px"],
+  zoom: ["scale", "%"], noise: ["noise", "%"], hide: ["erase from below", "%"],
+};
+const STEPS = 24;
+
+// The image of a situation with all that is done to it.
+function spoiled(image, { rotate, right, down, zoom, noise, hide }) {
+  let made = image;
+  if (rotate || right || down || zoom !== 100) made = transformed(made, { rotate, right, down, zoom: zoom / 100 }, GROUND);
+  if (hide) made = hidden(made, hide / 100, GROUND);
+  return noise ? noisy(made, noise / 100) : made;
+}
+
+const intactOf = (situation) => ({ ...situation, ...Object.fromEntries(Object.keys(KNOBS).map((name) => [name, FIRST[name]])) });
+
+function makeBreaking(change, judge) {
+  const overlays = ["before", "after"].map((name) => {
+    const overlay = makeOverlay(`couplings ${name}`);
+    $(`break-${name}`).append(overlay.figure);
+    return overlay;
+  });
+  for (const name of Object.keys(KNOBS)) {
+    const input = $(`field-${name}`);
+    for (const reached of ["focus", "pointerdown", "input"]) input.addEventListener(reached, () => change({ knob: name }));
+  }
+  $("mend").addEventListener("click", () => change(intactOf({})));
+
+  // The curve of a knob is computed a point at a time, so that the page stays awake.
+  let curve = { key: "" };
+  function follow(shown, before) {
+    const { situation, whole: image } = shown, { low, high } = FIELDS[situation.knob];
+    const { t, tab, parent, pose, ...rest } = situation, target = before.winner;
+    const key = JSON.stringify({ ...rest, [situation.knob]: 0 });
+    if (key === curve.key) return drawCurve(situation);
+    const mine = (curve = { key, knob: situation.knob, target, points: [] });
+    const next = () => {
+      if (curve !== mine || mine.points.length > STEPS) return;
+      const value = Math.round(low + ((high - low) * mine.points.length) / STEPS);
+      const made = spoiled(image, { ...situation, [mine.knob]: value }), { last } = judge(made, situation);
+      const beside = BESIDE && denseScores(BESIDE, made);
+      const others = last.lengths.map((x, j) => (j === target ? 0 : x));
+      mine.points.push({ value, own: last.lengths[target], other: Math.max(...others), beside: beside && beside[target] });
+      drawCurve(situation);
+      setTimeout(next);
+    };
+    next();
+  }
+
+  function drawCurve(situation) {
+    const { knob, target, points } = curve, { low, high } = FIELDS[knob], [label, unit] = KNOBS[knob];
+    const x = (value) => 34 + (420 * (value - low)) / (high - low), y = (value) => 12 + 180 * (1 - value);
+    const line = (name, attributes) => shape("path", {
+      d: points.map((point, k) => `${k ? "L" : "M"}${x(point.value).toFixed(1)} ${y(point[name]).toFixed(1)}`).join(""), ...attributes,
+    });
+    const axis = [0, 0.5, 1].map((value) => shape("path", { class: "rule", d: `M34 ${y(value)}H454` }) + shape("text", { x: 28, y: y(value) + 4, "text-anchor": "end" }, value)).join("");
+    const ticks = [low, Math.round((low + high) / 2), high].map((value) => shape("text", { x: x(value), y: 210, "text-anchor": "middle" }, `${String(value).replace("-", "−")}${unit}`)).join("");
+    const now = shape("path", { class: "now", d: `M${x(situation[knob])} 12V192` });
+    $("curve").innerHTML = axis + ticks + now + line("other", { class: "other" })
+      + (BESIDE ? line("beside", { class: "dense" }) : "") + line("own", { class: "own" });
+    $("curve").setAttribute("aria-label", `Length of capsule ${NAMES[target]} over ${label}`);
+    $("curve-own").textContent = `length of ${NAMES[target]}`;
+    $("curve-dense").textContent = `dense-cnn: probability of ${NAMES[target]}`;
+  }
+
+  function render(shown) {
+    const { situation, whole: image, last } = shown, before = judge(image, situation), target = before.winner;
+    const added = [before, shown].map(({ look: { votes }, last: all }) => pushes(votes, all, target));
+    const top = Math.max(1e-6, ...added[0]);
+    [image, shown.image].forEach((one, k) => overlays[k].render(one, [[added[k], "var(--sky)"]], top));
+    const words = [before.last, last].map(({ lengths: all, couplings }) => `|v| ${two(all[target])}, entropy of couplings ${two(entropy(couplings))}`);
+    $("before-text").textContent = words[0];
+    $("after-text").textContent = words[1];
+    document.querySelectorAll(".target-name").forEach((place) => (place.textContent = NAMES[target]));
+    $("curve-dense").hidden = !BESIDE;
+    follow(shown, before);
+  }
+  return { render };
+}

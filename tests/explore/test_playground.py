@@ -4,7 +4,7 @@ The tests are skipped without Playwright and an installed chromium (`web-test`);
 """
 
 import re
-import shutil
+from functools import partial
 
 import numpy as np
 import playground_cases
@@ -12,53 +12,23 @@ import pytest
 
 from lessons.machinery.page import LESSONS
 from minicaps.clustering import soft_kmeans
-from minicaps.explore.playground import playground_page
+from minicaps.explore.playground import write
 from minicaps.explore.playground.presets import presets
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.xdist_group("web"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM:
-        pytest.skip("no chromium is installed")
-    with playwright.sync_playwright() as tool:
-        browser = tool.chromium.launch(executable_path=CHROMIUM)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
+def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("playground") / "votes.html"
-    path.write_text(playground_page(), "utf-8")
-    return path.as_uri()
+    write(path)
+    return path
 
 
 @pytest.fixture
-def visit(browser, address):
-    """Return a function that opens the page; finally check that nothing failed or was loaded."""
-    context = browser.new_context(
-        viewport={"width": 1280, "height": 900}, reduced_motion="reduce", offline=True
-    )
-    page, trouble = context.new_page(), []
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("console", lambda message: trouble.append(message.text))
-    page.on("request", lambda request: trouble.append(request.url) if away(request.url) else None)
-
-    def away(url):
-        return url.partition("#")[0] != address
-
-    def open_page(place=""):
-        page.goto("about:blank")
-        page.goto(address + place)
-        return page
-
-    yield open_page
-    context.close()
-    assert trouble == []
+def open_votes(visit, file):
+    """Return a function that opens the page at a place, such as "#wholes"."""
+    return partial(visit, file, reduced_motion="reduce")
 
 
 def wait_until(page, expression):
@@ -95,10 +65,10 @@ def worst_difference(ours, theirs):
 
 
 @pytest.mark.parametrize("kind", ["clusterings", "routings"])
-def test_the_twins_compute_what_minicaps_computes(visit, kind):
+def test_the_twins_compute_what_minicaps_computes(open_votes, kind):
     cases = list(getattr(playground_cases, kind)(range(25)))
     sent = [[name, votes.tolist(), as_lists(options)] for name, votes, options, _ in cases]
-    found = visit().evaluate(RUN, sent)
+    found = open_votes().evaluate(RUN, sent)
     assert len(cases) >= 250
     for (name, _, options, theirs), ours in zip(cases, found, strict=True):
         assert worst_difference(ours, theirs) < 1e-9, (name, options)
@@ -127,8 +97,10 @@ SETTINGS += [
 SETTINGS += ["#ghosts&step=gmm", "#twin"]
 
 
-def test_every_objective_moves_one_way_and_its_bound_lies_between_two_iterations(visit):
-    for place, (rising, states) in zip(SETTINGS, visit().evaluate(CURVES, SETTINGS), strict=True):
+def test_every_objective_moves_one_way_and_its_bound_lies_between_two_iterations(open_votes):
+    for place, (rising, states) in zip(
+        SETTINGS, open_votes().evaluate(CURVES, SETTINGS), strict=True
+    ):
         sign = 1 if rising else -1
         values = [sign * value for value, _ in states if value is not None]
         bounds = [sign * bound for _, bound in states if bound is not None]
@@ -138,8 +110,8 @@ def test_every_objective_moves_one_way_and_its_bound_lies_between_two_iterations
             assert before - slack <= bound <= now + slack, place
 
 
-def test_the_objectives_of_routing_are_those_of_lesson_10(visit):
-    page, votes = visit(), np.array(presets()["sets"]["twelve"])
+def test_the_objectives_of_routing_are_those_of_lesson_10(open_votes):
+    page, votes = open_votes(), np.array(presets()["sets"]["twelve"])
     kinds = ("added", "renewed", "directions")
     places = [f"#twelve&method={kind}&K=1" for kind in kinds]
     found = dict(zip(kinds, page.evaluate(CURVES, places), strict=True))
@@ -228,8 +200,8 @@ def number(text):
     return float(text.replace("−", "-"))
 
 
-def test_the_page_shows_the_numbers_that_the_lessons_print(visit):
-    page = visit()
+def test_the_page_shows_the_numbers_that_the_lessons_print(open_votes):
+    page = open_votes()
     for place, name, values, lesson, text in SHOWN:
         assert text in (LESSONS / f"{PAGES[lesson]}.md").read_text("utf-8"), text
         shown = page.evaluate(READ, [place, name])
@@ -244,8 +216,8 @@ def test_a_preset_names_a_section_of_its_lesson():
         assert f"\n## {one['section']} " in lesson
 
 
-def test_the_curve_over_the_temperature_forks_where_centers_part(visit):
-    page = visit("#temperature")
+def test_the_curve_over_the_temperature_forks_where_centers_part(open_votes):
+    page = open_votes("#temperature")
     wait_until(page, "known.sweep.lines?.length > 20 && temperature.svg.textContent")
     [preset] = [one for one in presets()["presets"] if one["id"] == "temperature"]
     u = np.array(presets()["sets"]["wholes"])
@@ -260,8 +232,8 @@ def test_the_curve_over_the_temperature_forks_where_centers_part(visit):
 # ---- What a reader does
 
 
-def test_a_dragged_vote_moves_parents_objective_and_address(visit):
-    page = visit("#two-in-one")
+def test_a_dragged_vote_moves_parents_objective_and_address(open_votes):
+    page = open_votes("#two-in-one")
     before = page.locator("#facts").inner_text(), page.locator("#parents").inner_text()
     start = page.locator(".handle.start").nth(2).bounding_box()
     x, y = start["x"] + start["width"] / 2, start["y"] + start["height"] / 2
@@ -276,42 +248,44 @@ def test_a_dragged_vote_moves_parents_objective_and_address(visit):
     assert during != before[0] and "17.760" in during  # C has moved to the crowd on the left
     assert page.locator("#parents").inner_text() != before[1]
     wait_until(page, "location.hash.includes('&v2=')")
-    again = visit(page.evaluate("location.hash"))
+    again = open_votes(page.evaluate("location.hash"))
     assert again.locator("#facts").inner_text() == during
 
 
-def test_a_finger_drags_a_vote_and_scrolls_elsewhere(browser, address):
-    context = browser.new_context(
-        viewport={"width": 375, "height": 700}, has_touch=True, is_mobile=True
-    )
-    page = context.new_page()
-    page.goto(address + "#twelve")
+def test_a_finger_drags_a_vote_and_scrolls_elsewhere(open_votes):
+    page = open_votes("#twelve", width=375, height=700, has_touch=True, is_mobile=True)
     page.locator("#planes").scroll_into_view_if_needed()
     before = page.evaluate("situation().votes[0][0]")
     box = page.locator(".handle.vote .dot").first.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    session, scrolled = context.new_cdp_session(page), page.evaluate("scrollY")
+    session, scrolled = page.context.new_cdp_session(page), page.evaluate("scrollY")
 
     def touch(kind, *points):
         points = [{"x": x, "y": y} for x, y in points]
         session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
-    touch("touchStart", (x, y))
-    for step in range(1, 6):
-        touch("touchMove", (x, y - 8 * step))
-    touch("touchEnd")
+    def swipe(x, y):
+        touch("touchStart", (x, y))
+        for step in range(1, 6):
+            touch("touchMove", (x, y - 8 * step))
+        touch("touchEnd")
+
+    swipe(x, y)
     after = page.evaluate("situation().votes[0][0]")
     assert after[1] > before[1] + 0.2
     assert page.evaluate("scrollY") == scrolled
-    context.close()
+    plane = page.locator(".plane svg").first.bounding_box()
+    swipe(plane["x"] + 8, plane["y"] + plane["height"] - 8)  # no vote is near
+    wait_until(page, f"scrollY > {scrolled}")
+    assert page.evaluate("situation().votes[0][0]") == after
 
 
 FOCUSED = "document.activeElement.getAttribute('aria-label')"
 TOLD = "document.getElementById('live').textContent.includes('{}')"
 
 
-def test_the_keyboard_moves_chooses_and_removes_votes(visit):
-    page = visit("#twelve")
+def test_the_keyboard_moves_chooses_and_removes_votes(open_votes):
+    page = open_votes("#twelve")
     page.locator("#preset").focus()
     for _ in range(3):  # the link to the lesson is none here: the button, then a vote
         page.keyboard.press("Tab")
@@ -333,8 +307,8 @@ def test_the_keyboard_moves_chooses_and_removes_votes(visit):
     assert "vote 11 " in page.evaluate(FOCUSED)
 
 
-def test_the_state_is_told_to_screen_readers(visit):
-    page = visit("#hand")
+def test_the_state_is_told_to_screen_readers(open_votes):
+    page = open_votes("#hand")
     live = page.locator("#live[aria-live=polite]")
     wait_until(page, "document.getElementById('live').textContent.includes('iteration 3 of 10')")
     page.locator("#r").press("ArrowLeft")
@@ -349,9 +323,9 @@ REACHED = 'a[href], button:enabled, select, input, summary, [tabindex="0"]'
 VISIBLE = f"[...document.querySelectorAll('{REACHED}')].filter((one) => one.checkVisibility())"
 
 
-def test_everything_has_a_name_and_is_reached_by_the_tab_key(visit):
+def test_everything_has_a_name_and_is_reached_by_the_tab_key(open_votes):
     for place in ("#wholes", "#twelve", "#shapes", "#ghosts"):
-        page = visit(place)
+        page = open_votes(place)
         assert page.evaluate(NAMELESS) == []
         page.evaluate(f"window.missing = new Set({VISIBLE})")
         page.evaluate("addEventListener('focusin', (event) => missing.delete(event.target))")
@@ -360,8 +334,8 @@ def test_everything_has_a_name_and_is_reached_by_the_tab_key(visit):
         assert page.evaluate("[...missing].map((one) => one.outerHTML)") == []
 
 
-def test_every_method_and_number_of_parents_can_be_chosen(visit):
-    page = visit()
+def test_every_method_and_number_of_parents_can_be_chosen(open_votes):
+    page = open_votes()
     for method in page.evaluate("Object.keys(METHODS)"):
         page.select_option("#method", method)
         for parents in (1, 6, 2):
@@ -375,8 +349,8 @@ def test_every_method_and_number_of_parents_can_be_chosen(visit):
         assert page.evaluate("state.method") == method
 
 
-def test_votes_are_added_and_removed(visit):
-    page = visit("#wholes")
+def test_votes_are_added_and_removed(open_votes):
+    page = open_votes("#wholes")
     page.click("#add")
     assert page.evaluate("situation().ids.length") == 43
     wait_until(page, "location.hash.includes('u42=')")
@@ -385,8 +359,8 @@ def test_votes_are_added_and_removed(visit):
     assert page.locator("#remove").is_disabled()
 
 
-def test_play_shows_all_iterations_and_the_curve_chooses_one(visit):
-    page = visit("#wholes&r=0")
+def test_play_shows_all_iterations_and_the_curve_chooses_one(open_votes):
+    page = open_votes("#wholes&r=0")
     page.click("#play")
     wait_until(page, "state.r === 40 && document.getElementById('play').textContent === 'Play'")
     box = page.locator("#objective-chart svg").bounding_box()
@@ -405,8 +379,8 @@ ODD = [
 
 
 @pytest.mark.parametrize("place", ODD)
-def test_an_odd_address_shows_something_finite(visit, place):
-    page = visit(place)
+def test_an_odd_address_shows_something_finite(open_votes, place):
+    page = open_votes(place)
     shown = page.locator("#facts").inner_text() + page.locator("#parents").inner_text()
     assert "NaN" not in shown and "Infinity" not in shown and "undefined" not in shown
     assert page.locator(".handle.vote").count() >= 1
@@ -414,8 +388,8 @@ def test_an_odd_address_shows_something_finite(visit, place):
     assert "NaN" not in svg and "Infinity" not in svg
 
 
-def test_the_page_fits_a_phone(visit):
-    page = visit()
+def test_the_page_fits_a_phone(open_votes):
+    page = open_votes()
     page.set_viewport_size({"width": 375, "height": 700})
     for name in [one["id"] for one in presets()["presets"]]:
         page.select_option("#preset", name)
@@ -433,8 +407,8 @@ def luminance(rgb):
     return np.dot(linear, [0.2126, 0.7152, 0.0722])
 
 
-def test_the_colors_of_parents_stand_out_in_light_and_dark(visit):
-    page, seen = visit(), []
+def test_the_colors_of_parents_stand_out_in_light_and_dark(open_votes):
+    page, seen = open_votes(), []
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_timeout(50)

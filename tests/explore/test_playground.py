@@ -210,12 +210,6 @@ def test_the_page_shows_the_numbers_that_the_lessons_print(open_votes):
             assert abs(number(found) - float(value)) <= rounding, (place, name)
 
 
-def test_a_preset_names_a_section_of_its_lesson():
-    for one in presets()["presets"]:
-        lesson = (LESSONS / f"{one['page']}.md").read_text("utf-8")
-        assert f"\n## {one['section']} " in lesson
-
-
 def test_the_curve_over_the_temperature_forks_where_centers_part(open_votes):
     page = open_votes("#temperature")
     wait_until(page, "known.sweep.lines?.length > 20 && temperature.svg.textContent")

@@ -7,7 +7,7 @@ from minicaps.explore.playground.presets import presets
 from minicaps.storage import replacing
 
 STATIC = Path(__file__).parent / "static"
-SCRIPTS = ("votes.js", "methods.js", "planes.js", "charts.js", "playground.js")
+SCRIPTS = ("votes", "methods", "situation", "planes", "charts", "playground")
 
 
 def playground_page(lessons: str | None = None) -> str:
@@ -19,7 +19,7 @@ def playground_page(lessons: str | None = None) -> str:
         "Votes playground",
         _static("playground.html"),
         styles=[_static("playground.css")],
-        scripts=[_static(name) for name in SCRIPTS],
+        scripts=[_static(f"{name}.js") for name in SCRIPTS],
         data={"lessons": lessons, **presets()},
     )
 

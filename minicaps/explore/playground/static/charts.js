@@ -1,7 +1,7 @@
 // Two charts beside the planes: the objective over iterations, and the parents over the temperature.
 "use strict";
 
-const LEFT = 58, RIGHT = 14, TOP = 12, BOTTOM = 38;
+const LEFT = 58, RIGHT = 20, TOP = 12, BOTTOM = 38;
 
 // Round numbers from low to high, about `count` of them
 function ticks(low, high, count = 4) {
@@ -14,6 +14,8 @@ function ticks(low, high, count = 4) {
 const short = (value) =>
   (Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(0)
     : String(+value.toPrecision(4))).replace("-", "−");
+
+const words = (x, y, anchor, text) => `<text x="${x}" y="${y}" text-anchor="${anchor}">${text}</text>`;
 
 class Chart {
   // `picked(x)` is told the place on the horizontal axis that the reader clicks or drags to.
@@ -33,7 +35,8 @@ class Chart {
     const width = Math.max(this.svg.clientWidth, 200), height = Math.max(170, Math.min(230, width * 0.52));
     const put = log ? Math.log : (value) => value;
     const least = 1e-6 * Math.max(Math.abs(y[0]), Math.abs(y[1]), 1e-6); // more would enlarge rounding errors
-    const pad = Math.max(0.06 * (y[1] - y[0]), least), [low, high] = [y[0] - pad, y[1] + pad], span = put(x[1]) - put(x[0]) || 1;
+    const pad = Math.max(0.06 * (y[1] - y[0]), least), [low, high] = [y[0] - pad, y[1] + pad];
+    const span = put(x[1]) - put(x[0]) || 1;
     this.x = (value) => LEFT + ((put(value) - put(x[0])) / span) * (width - LEFT - RIGHT);
     this.y = (value) => height - BOTTOM - ((value - low) / (high - low)) * (height - TOP - BOTTOM);
     this.back = (px) => {
@@ -43,28 +46,33 @@ class Chart {
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const floor = height - BOTTOM;
     const rows = ticks(low, high).map((value) =>
-      `<path class="grid" d="M${LEFT} ${this.y(value)}H${width - RIGHT}"/><text x="${LEFT - 6}" y="${this.y(value) + 4}" text-anchor="end">${short(value)}</text>`);
+      `<path class="grid" d="M${LEFT} ${this.y(value)}H${width - RIGHT}"/>`
+      + words(LEFT - 6, this.y(value) + 4, "end", short(value)));
     const columns = xTicks.map((value) =>
-      `<path class="axis" d="M${this.x(value)} ${floor}v4"/><text x="${this.x(value)}" y="${floor + 17}" text-anchor="middle">${short(value)}</text>`);
-    const name = `<text x="${(LEFT + width - RIGHT) / 2}" y="${height - 4}" text-anchor="middle">${xLabel}</text>`;
-    this.parts = [...rows, `<path class="axis" d="M${LEFT} ${floor}H${width - RIGHT}"/>`, ...columns, name];
+      `<path class="axis" d="M${this.x(value)} ${floor}v4"/>`
+      + words(this.x(value), floor + 17, "middle", short(value)));
+    const name = words((LEFT + width - RIGHT) / 2, height - 4, "middle", xLabel);
+    const axis = `<path class="axis" d="M${LEFT} ${floor}H${width - RIGHT}"/>`;
+    this.parts = [...rows, axis, ...columns, name];
     this.bottom = floor;
   }
 
   line(points, kind, color = "") {
     const path = points.map(([x, y]) => `${this.x(x).toFixed(1)} ${this.y(y).toFixed(1)}`).join("L");
-    if (points.length) this.parts.push(`<path class="${kind}" style="${color && `stroke:${color}`}" d="M${path}"/>`);
+    const style = color && `stroke:${color}`;
+    if (points.length) this.parts.push(`<path class="${kind}" style="${style}" d="M${path}"/>`);
   }
 
   dots(points, kind, size) {
     for (const [x, y] of points) {
-      this.parts.push(`<circle class="${kind}" cx="${this.x(x).toFixed(1)}" cy="${this.y(y).toFixed(1)}" r="${size}"/>`);
+      const [cx, cy] = [this.x(x).toFixed(1), this.y(y).toFixed(1)];
+      this.parts.push(`<circle class="${kind}" cx="${cx}" cy="${cy}" r="${size}"/>`);
     }
   }
 
   upright(x, kind, text = "") {
     this.parts.push(`<path class="${kind}" d="M${this.x(x)} ${TOP}V${this.bottom}"/>`);
-    if (text) this.parts.push(`<text class="note" x="${this.x(x) + 5}" y="${this.bottom - 7}">${text}</text>`);
+    if (text) this.parts.push(words(this.x(x) + 5, this.bottom - 7, "start", text));
   }
 
   close(label) {

@@ -11,46 +11,51 @@ const STEPS = {
   complete: "4 · agreement times number",
 };
 
+const FALLS = " Never rises: the bound F of (9.6) lies between two iterations.";
+const RISES = " Never falls: each M step raises the lower bound of (13.9).";
+
 // A method: name, family, `settings` (the controls it shows), `temperature` (the setting that a sweep
 // varies), and run(situation, iterations) -> states from iteration `first` on. A state holds the
 // places of the parents, shares, value of the objective, and the bound between it and its predecessor.
 const METHODS = {
   kmeans: {
     name: "K-means", family: "points", settings: [], first: 0, run: clustered(kmeans),
-    objective: "L = Σᵢ minⱼ |uᵢ − vⱼ|², from (9.1). Never rises: the bound F of (9.6) lies between two iterations.",
+    objective: "L = Σᵢ minⱼ |uᵢ − vⱼ|², from (9.1)." + FALLS,
   },
   soft: {
     name: "Soft K-means", family: "points", settings: ["K"], temperature: "K", first: 0,
     run: clustered(softKmeans),
-    objective: "L = −1/K Σᵢ ln Σⱼ exp(−K |uᵢ − vⱼ|²), from (9.2). Never rises: the bound F of (9.6) lies between two iterations.",
+    objective: "L = −1/K Σᵢ ln Σⱼ exp(−K |uᵢ − vⱼ|²), from (9.2)." + FALLS,
   },
   spherical: {
     name: "Spherical K-means", family: "points", settings: ["K"], temperature: "K", first: 0,
     run: clustered(sphericalKmeans), arrows: true,
-    objective: "L = −1/K Σᵢ ln Σⱼ exp(K ⟨uᵢ, v̂ⱼ⟩), section 9.9. Never rises: the bound F of (9.6) lies between two iterations.",
+    objective: "L = −1/K Σᵢ ln Σⱼ exp(K ⟨uᵢ, v̂ⱼ⟩), section 9.9." + FALLS,
   },
   mixture: {
     name: "Mixture of Gaussians (EM)", family: "points", first: 0, rising: true, run: mixed,
     settings: ["covariance", "sigma2", "fromKmeans"], temperature: "sigma2",
-    objective: "Log-likelihood Σᵢ ln Σⱼ πⱼ Nᵢⱼ, from (13.4). Never falls: each M step raises the lower bound of (13.9).",
+    objective: "Log-likelihood Σᵢ ln Σⱼ πⱼ Nᵢⱼ, from (13.4)." + RISES,
   },
   added: agreeing("Agreement, logits added (the paper's)", "added",
     "F = Σⱼ (|sⱼ| − arctan |sⱼ|), lesson 10, exercise 5. Never falls: F lies above its tangent."),
   renewed: agreeing("Agreement, logits renewed", "renewed",
-    "E = Σⱼ φ(|vⱼ|) − 1/K Σᵢ ln Σⱼ exp(K ⟨ûⱼᵢ, vⱼ⟩), from (10.4). Never rises: E lies below the tangent of its second term."),
+    "E = Σⱼ φ(|vⱼ|) − 1/K Σᵢ ln Σⱼ exp(K ⟨ûⱼᵢ, vⱼ⟩), from (10.4). Never rises: E lies below the tangent"
+    + " of its second term."),
   directions: agreeing("Agreement of directions (spherical)", "directions",
-    "L = −1/K Σᵢ ln Σⱼ exp(K ⟨ûⱼᵢ, v̂ⱼ⟩), from (10.1). Never rises: the bound F of (9.6) lies between two iterations."),
+    "L = −1/K Σᵢ ln Σⱼ exp(K ⟨ûⱼᵢ, v̂ⱼ⟩), from (10.1)." + FALLS),
   distance: {
     name: "Distance routing", family: "routing", settings: ["K"], temperature: "K", first: 1,
     run: nearby,
-    objective: "L = −1/K Σᵢ ln Σⱼ exp(−K |ûⱼᵢ − vⱼ|²), from (10.1). Never rises: the bound F of (9.6) lies between two iterations.",
+    objective: "L = −1/K Σᵢ ln Σⱼ exp(−K |ûⱼᵢ − vⱼ|²), from (10.1)." + FALLS,
   },
   em: {
     name: "EM routing (ellipses)", family: "routing", first: 1, rising: true, run: emRouted,
     settings: ["step", "lambda", "betaU", "betaA"], temperature: "lambda",
     objective: ({ step }) => step === "gmm"
-      ? "Log-likelihood Σᵢ ln Σⱼ πⱼ pᵢⱼ. Never falls: each M step raises the lower bound of (13.9)."
-      : "Σᵢ aᵢ ln Σⱼ aⱼ pᵢⱼ and its lower bound. It may fall: aⱼ measures agreement and is not chosen to raise it.",
+      ? "Log-likelihood Σᵢ ln Σⱼ πⱼ pᵢⱼ." + RISES
+      : "Σᵢ aᵢ ln Σⱼ aⱼ pᵢⱼ and its lower bound. It may fall, because aⱼ measures agreement and is not"
+        + " chosen to raise it.",
   },
 };
 

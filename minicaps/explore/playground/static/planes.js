@@ -194,15 +194,18 @@ class Plane {
     const parts = [], marks = [];
     this.parents.forEach((j) => {
       if (state.covariances) parts.push(this.ellipses(state.places[j], state.covariances[j], ink(j)));
-      if (method.arrows && method.family === "routing") parts.push(this.fan(situation, state, j, colors, marked));
+      if (method.arrows && method.family === "routing") {
+        parts.push(this.fan(situation, state, j, colors, marked));
+      }
       if (!method.arrows) parts.push(this.trail(states, j, ink(j)));
     });
     const longest = Math.max(...state.places.map(norm)); // sums are longer than any vote
     const shrink = method === METHODS.spherical ? Math.min(1, (0.9 * this.view.reach) / longest) : 1;
     this.parents.forEach((j) => {
       const at = this.screen(state.places[j].map((value) => value * shrink));
-      const hidden = this.parents.some((k) => k !== j && norm(minus(state.places[k], state.places[j])) * this.view.scale < 4);
-      marks.push(method.arrows ? arrow(zero, at, ink(j), NAMES[j]) : mark(j, at, ink(j), hidden ? 1.6 - 0.3 * j : 1));
+      const away = (k) => norm(minus(state.places[k], state.places[j])) * this.view.scale;
+      const size = this.parents.some((k) => k !== j && away(k) < 4) ? 1.6 - 0.3 * j : 1; // all are seen
+      marks.push(method.arrows ? arrow(zero, at, ink(j), NAMES[j]) : mark(j, at, ink(j), size));
     });
     below.innerHTML = parts.join("");
     above.innerHTML = marks.join("");
@@ -215,7 +218,8 @@ class Plane {
     const angle = (-180 / Math.PI) * Math.atan2(vectors[1][1], vectors[1][0]);
     return [1, 2].map((k) => {
       const [ry, rx] = values.map((value) => k * Math.sqrt(Math.max(value, 0)) * this.view.scale);
-      return `<ellipse class="deviation" style="stroke:${ink}" rx="${rx}" ry="${ry}" transform="translate(${x} ${y}) rotate(${angle})"/>`;
+      const place = `translate(${x} ${y}) rotate(${angle})`;
+      return `<ellipse class="deviation" style="stroke:${ink}" rx="${rx}" ry="${ry}" transform="${place}"/>`;
     }).join("");
   }
 
@@ -225,28 +229,36 @@ class Plane {
     return votes.map((row, i) => {
       const [x, y] = this.screen(row[j]), width = 0.5 + 6 * shares[i][j];
       const kind = ids[i] === marked ? "vote-line marked" : "vote-line";
-      return `<path class="${kind}" style="stroke:${blend(shares[i], colors)};stroke-width:${width.toFixed(2)}" d="M${zero}L${x} ${y}"/>`;
+      const style = `stroke:${blend(shares[i], colors)};stroke-width:${width.toFixed(2)}`;
+      return `<path class="${kind}" style="${style}" d="M${zero}L${x} ${y}"/>`;
     }).join("");
   }
 
   trail(states, j, ink) {
-    const points = states.map(({ places }) => this.screen(places[j]).map((value) => value.toFixed(1)).join(" "));
+    const text = (point) => point.map((value) => value.toFixed(1)).join(" ");
+    const points = states.map(({ places }) => text(this.screen(places[j])));
     const distinct = points.filter((point, t) => point !== points[t - 1]).slice(-200);
     const dots = distinct.map((point) => `M${point}h0`).join("");
-    return `<path class="trail" style="stroke:${ink}" d="M${distinct.join("L")}"/><path class="trail-dots" style="stroke:${ink}" d="${dots}"/>`;
+    return `<path class="trail" style="stroke:${ink}" d="M${distinct.join("L")}"/>`
+      + `<path class="trail-dots" style="stroke:${ink}" d="${dots}"/>`;
   }
 }
 
 const SIDES = [[12, -8], [12, 19], [-23, -8], [-23, 19], [-5, -15], [-5, 27]]; // of the names beside marks
 
 const mark = (j, [x, y], ink, size) =>
-  `<g transform="translate(${x} ${y})"><path class="parent" style="fill:${ink}" transform="scale(${size})" d="${MARKS[j]}"/><text class="name" x="${SIDES[j][0]}" y="${SIDES[j][1]}">${NAMES[j]}</text></g>`;
+  `<g transform="translate(${x} ${y})">`
+  + `<path class="parent" style="fill:${ink}" transform="scale(${size})" d="${MARKS[j]}"/>`
+  + `<text class="name" x="${SIDES[j][0]}" y="${SIDES[j][1]}">${NAMES[j]}</text></g>`;
 
 function arrow(from, to, ink, name) {
   const along = minus(to, from), n = norm(along);
   const [x, y] = n ? along.map((value) => value / n) : [1, 0], size = Math.min(15, n);
   const base = [to[0] - size * x, to[1] - size * y], half = size * 0.45;
-  const head = `M${to}L${base[0] - half * y} ${base[1] + half * x}L${base[0] + half * y} ${base[1] - half * x}Z`;
+  const corner = (side) => [base[0] - side * half * y, base[1] + side * half * x];
+  const head = `M${to}L${corner(1)}L${corner(-1)}Z`;
   const label = `<text class="name" x="${to[0] + 12 * x - 5}" y="${to[1] + 14 * y + 5}">${name}</text>`;
-  return `<path class="arrow-edge" d="M${from}L${base}"/><path class="arrow" d="M${from}L${base}"/><path class="head" style="fill:${ink}" d="${head}"/>${label}`;
+  const shaft = `M${from}L${base}`;
+  return `<path class="arrow-edge" d="${shaft}"/><path class="arrow" d="${shaft}"/>`
+    + `<path class="head" style="fill:${ink}" d="${head}"/>${label}`;
 }

@@ -1,127 +1,14 @@
-// The state of the page, its controls, and its address.
+// The controls of the page, and what happens when a vote is dragged or a control is moved.
 "use strict";
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
-const DEFAULTS = {
-  T: 40, r: 40, K: 1, sigma2: 0.1, covariance: "full", fromKmeans: false, orphans: false,
-  step: "complete", lambda: 0.1, betaU: 0, betaA: 0,
-};
-const HOME = { points: "wholes", routing: "twelve" }; // presets shown when the family changes
 const TEMPERATURES = [-2, -1, 0, 1].flatMap((power) =>
   [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8].map((n) => +(n * 10 ** power).toPrecision(2))).concat(100);
 const HORIZONS = [10, 20, 30, 40, 100, 300, 1000];
 const MOST_VOTES = 300;
 const $ = (id) => document.getElementById(id);
-
-let state, colors, planes = [], written = "", marked = null; // marked: the child that is chosen
+let colors, planes = [], marked = null; // marked: the child that is chosen
 let sweeping = 0, playing = 0, telling = 0; // timers
 const known = { run: {}, sweep: {} }; // what was computed last, and for which situation
-
-// ---- State: a preset, the settings that differ from it, and what the reader has moved
-
-function begin(id, changes = {}) {
-  const preset = DATA.presets.find((one) => one.id === id) ?? DATA.presets[0];
-  const parents = preset.starts?.length ?? DATA.sets[preset.votes][0].length;
-  const own = Object.fromEntries(Object.keys(DEFAULTS).map((key) => [key, preset[key] ?? DEFAULTS[key]]));
-  state = { preset, base: { ...own, method: preset.method, J: parents } };
-  Object.assign(state, state.base, { votes: {}, starts: {}, strengths: {}, cut: [] }, changes);
-  marked = null;
-}
-
-const family = () => METHODS[state.method].family;
-const round = (value) => +value.toPrecision(6);
-
-// A number from 0 to 1 that depends only on n
-const chance = (n) => { const x = Math.sin(12.9898 * n + 4.1414) * 43758.5453; return x - Math.floor(x); };
-
-// The vote of a child for parent j that no preset has: a stray as long as the others
-function stray(id, j) {
-  const votes = DATA.sets[state.preset.votes].flat(family() === "points" ? 0 : 1);
-  const size = sum(votes.map(norm)) / votes.length, angle = 2 * Math.PI * chance(31 * id + 7 * j + 1);
-  return [size * Math.cos(angle), size * Math.sin(angle)].map(round);
-}
-
-function situation() {
-  const set = DATA.sets[state.preset.votes], points = family() === "points";
-  const added = Object.keys(state.votes).map((key) => parseInt(key, 10));
-  const ids = [...new Set([...set.keys(), ...added])].filter((id) => !state.cut.includes(id));
-  const vote = (id, j) => {
-    const given = points ? set[id] : set[id]?.[j];
-    return state.votes[points ? id : id + NAMES[j]] ?? given ?? stray(id, j);
-  };
-  const votes = ids.map((id) => range(points ? 1 : state.J).map((j) => vote(id, j)));
-  const strengths = ids.map((id) => state.strengths[id] ?? state.preset.strengths?.[id] ?? 1);
-  const starts = points ? startsFor(column(votes, 0)) : [];
-  return { ...state, ids, votes, strengths, starts };
-}
-
-// Further centers start at the vote that is farthest from those before
-function startsFor(x) {
-  const starts = [];
-  for (const j of range(state.J)) {
-    const far = (point) => Math.min(...starts.map((v) => EUCLIDEAN.cost(point, v)));
-    const farthest = () => x.reduce((best, point) => (far(point) > far(best) ? point : best));
-    starts.push(state.starts[j] ?? state.preset.starts?.[j] ?? (j ? farthest() : x[0]));
-  }
-  return starts;
-}
-
-// ---- Address: #preset&setting=value&u3=x,y (vote 3; u3A for parent A)&v0=x,y (start)&a3=activation
-
-function address() {
-  const parts = [state.preset.id];
-  for (const [key, value] of Object.entries(state.base)) {
-    if (state[key] !== value) parts.push(`${key}=${state[key]}`);
-  }
-  const lists = { u: state.votes, v: state.starts, a: state.strengths };
-  for (const [letter, list] of Object.entries(lists)) {
-    for (const [key, value] of Object.entries(list)) parts.push(`${letter}${key}=${value}`);
-  }
-  if (state.cut.length) parts.push(`cut=${state.cut}`);
-  return `#${parts.join("&")}`;
-}
-
-const CHECKS = {
-  method: (text) => (Object.hasOwn(METHODS, text) ? text : undefined),
-  J: (text) => whole(text, 1, NAMES.length), T: (text) => whole(text, 1, 1000), r: (text) => whole(text, 0, 1000),
-  K: (text) => number(text, 1e-3, 1e4), sigma2: (text) => number(text, 1e-4, 1e3),
-  lambda: (text) => number(text, 1e-3, 1e4), betaU: (text) => number(text, -10, 10), betaA: (text) => number(text, -10, 10),
-  covariance: (text) => ["full", "diagonal", "isotropic", "fixed"].find((one) => one === text),
-  step: (text) => Object.keys(STEPS).find((one) => one === text),
-  fromKmeans: (text) => flag(text), orphans: (text) => flag(text),
-};
-const flag = (text) => ({ true: true, false: false })[text];
-const whole = (text, low, high) => (/^\d+$/.test(text) ? number(text, low, high) : undefined);
-function number(text, low, high) {
-  const value = text.trim() === "" ? NaN : Number(text);
-  return Number.isNaN(value) ? undefined : Math.min(Math.max(value, low), high);
-}
-
-function read(hash) {
-  const [id, ...parts] = hash.slice(1).split("&");
-  begin(id);
-  for (const part of parts) {
-    const [key, text = ""] = part.split("=");
-    const pair = text.split(",").map((one) => number(one, -1e3, 1e3));
-    const place = pair.length === 2 && !pair.includes(undefined) ? pair : null;
-    const value = CHECKS[key]?.(text);
-    if (value !== undefined) state[key] = value;
-    else if (place && /^u\d{1,3}[A-F]?$/.test(key)) state.votes[key.slice(1)] = place;
-    else if (place && /^v[0-5]$/.test(key)) state.starts[key.slice(1)] = place;
-    else if (/^a\d{1,3}$/.test(key) && number(text, 0, 1) !== undefined) state.strengths[key.slice(1)] = number(text, 0, 1);
-    else if (key === "cut") state.cut = text.split(",").filter((one) => /^\d{1,3}$/.test(one)).map(Number);
-  }
-  if (family() !== METHODS[state.preset.method].family) state.method = state.preset.method;
-  while (situation().ids.length < state.J) state.cut.length ? state.cut.pop() : state.J--;
-  state.r = Math.min(Math.max(state.r, METHODS[state.method].first), state.T);
-}
-
-function write() {
-  const now = address();
-  if (now === written) return;
-  written = now;
-  history.replaceState(null, "", now);
-}
 
 // ---- Computing and drawing
 
@@ -141,6 +28,7 @@ function situationKey(but = "") {
 // Place the planes anew: after another preset, method, or number of parents
 function rebuild() {
   colors = inks(document.body);
+  marked = null;
   for (const plane of planes) plane.figure.remove();
   const points = family() === "points", now = situation();
   const titles = points ? ["Votes and centers"] : range(state.J).map((j) => `Votes for parent ${NAMES[j]}`);
@@ -162,7 +50,8 @@ function render() {
     plane.resize({ ...state.view, aspect: planes.length > 1 ? 1 : 0.82 });
     plane.place(handlesOf(now, method, current, n));
     const shrink = plane.draw(now, method, shown, colors, marked);
-    $("scale").textContent = shrink < 1 ? `Arrows are ${+(1 / shrink).toPrecision(2)} times longer than drawn.` : "";
+    const times = +(1 / shrink).toPrecision(2);
+    $("scale").textContent = shrink < 1 ? `Arrows are ${times} times longer than drawn.` : "";
   });
   const text = typeof method.objective === "function" ? method.objective(state) : method.objective;
   $("objective-text").textContent = text;
@@ -182,7 +71,8 @@ function handlesOf({ ids, votes, strengths, starts }, method, current, n) {
     const faint = METHODS.em === method && strengths[i] < 0.1; // nearly absent
     const size = faint ? 4 : points || method.arrows ? (many ? 3.2 : 5) : 2 + 4.5 * shares[n] ** 0.5;
     return {
-      key: `u${id}`, kind: "vote", id, at, size: size.toFixed(1), color: blend(shares, colors), marked: id === marked, faint,
+      key: `u${id}`, kind: "vote", id, at, faint, marked: id === marked,
+      size: size.toFixed(1), color: blend(shares, colors),
       label: points ? `vote ${id}` : `vote ${id} for parent ${NAMES[n]}`,
       text: `${at.map((value) => fixed(value, 2)).join(", ")}; shares ${sharesText(shares)}`,
     };
@@ -201,7 +91,8 @@ const fixed = (value, digits = 3) => value.toFixed(digits).replace("-", "−");
 
 function showNumbers(method, now, current) {
   const value = current.value === null ? "–" : fixed(current.value);
-  const list = [[`objective at r = ${state.r}`, value], ...facts(method, now, current).map(([name, n]) => [name, fixed(n)])];
+  const others = facts(method, now, current).map(([name, n]) => [name, fixed(n)]);
+  const list = [[`objective at r = ${state.r}`, value], ...others];
   $("facts").replaceChildren(...list.flatMap(([name, number]) => {
     const [term, data] = [document.createElement("dt"), document.createElement("dd")];
     [term.textContent, data.textContent] = [name, number];
@@ -209,35 +100,42 @@ function showNumbers(method, now, current) {
   }));
   const table = parentsTable(method, now, current), heads = Object.keys(table);
   const cell = (value) => (typeof value === "number" ? fixed(value) : value);
-  $("parents-head").innerHTML = `<th scope="col">parent</th>${heads.map((head) => `<th scope="col">${head}</th>`).join("")}`;
+  const icon = (j) => `<path class="parent" style="fill:rgb(${colors[j]})" d="${MARKS[j]}"/>`;
+  const name = (j) => `<svg viewBox="-11 -11 22 22" aria-hidden="true">${icon(j)}</svg>${NAMES[j]}`;
+  const row = (j) => heads.map((head) => `<td>${cell(table[head][j])}</td>`).join("");
+  $("parents-head").innerHTML = ["parent", ...heads].map((head) => `<th scope="col">${head}</th>`).join("");
   $("parents").innerHTML = range(state.J).map((j) =>
-    `<tr><th scope="row"><svg viewBox="-11 -11 22 22" aria-hidden="true"><path class="parent" style="fill:rgb(${colors[j]})" d="${MARKS[j]}"/></svg>${NAMES[j]}</th>${heads.map((head) => `<td>${cell(table[head][j])}</td>`).join("")}</tr>`).join("");
+    `<tr><th scope="row">${name(j)}</th>${row(j)}</tr>`).join("");
   const at = now.ids.indexOf(marked);
-  $("child").textContent = at < 0 ? "Point at a vote to read its shares."
+  $("child").textContent = at < 0 ? "Choose a vote to read its shares."
     : `Child ${marked}: shares ${sharesText(current.shares[at])}`;
 }
 
 // What a screen reader is told once the reader rests
 function spoken(method, now, current) {
   const value = current.value === null ? "" : ` Objective ${current.value.toPrecision(4)}.`;
-  const each = current.places.map((v, j) => `${NAMES[j]} at ${v.map((n) => fixed(n, 2)).join(", ")} with ${sum(column(current.shares, j)).toFixed(1)} followers`);
+  const followers = (j) => sum(column(current.shares, j)).toFixed(1);
+  const each = current.places.map((v, j) =>
+    `${NAMES[j]} at ${v.map((n) => fixed(n, 2)).join(", ")} with ${followers(j)} followers`);
   return `${method.name}, iteration ${state.r} of ${state.T}.${value} ${each.join("; ")}.`;
 }
 
 // The end of the iterations for every temperature, a few at a time so that the page stays fluid
 function sweep() {
   const method = METHODS[state.method], name = method.temperature, now = situation();
-  const useless = (state.method === "mixture" && state.covariance !== "fixed") || (state.method === "em" && state.step === "gmm");
-  $("sweep").hidden = !name || useless;
+  const without = { mixture: state.covariance !== "fixed", em: state.step === "gmm" }[state.method];
+  $("sweep").hidden = !name || Boolean(without);
   if ($("sweep").hidden) return;
   const key = situationKey(name);
   if (known.sweep.key !== key) known.sweep = { key, lines: [] };
   const { lines } = known.sweep, began = performance.now();
-  const grid = name === "sigma2" ? TEMPERATURES.slice(0, 32) : TEMPERATURES.filter((K) => K >= 0.05 && K <= 30);
+  const limits = name === "sigma2" ? [0.01, 10] : [0.05, 30];
+  const grid = TEMPERATURES.filter((value) => value >= limits[0] && value <= limits[1]);
   while (lines.length < grid.length && performance.now() - began < 12) {
     const K = grid[lines.length];
     lines.push([K, method.run({ ...now, [name]: K }, state.T).at(-1).places]);
   }
+  $("sweep").setAttribute("aria-busy", lines.length < grid.length);
   if (lines.length < grid.length) { sweeping = setTimeout(sweep); return; }
   const threshold = state.method === "soft" ? 1 / (2 * largestVariance(column(now.votes, 0))) : NaN;
   const labels = { K: "inverse temperature K", sigma2: "variance σ²", lambda: "inverse temperature λ" };
@@ -274,7 +172,8 @@ function listener(n) {
 function addVote() {
   const now = situation();
   if (now.ids.length >= MOST_VOTES) return;
-  const used = [...DATA.sets[state.preset.votes].keys(), ...Object.keys(state.votes).map((key) => parseInt(key, 10))];
+  const added = Object.keys(state.votes).map((key) => parseInt(key, 10));
+  const used = [...DATA.sets[state.preset.votes].keys(), ...added];
   const id = Math.max(...used) + 1;
   if (family() === "points") state.votes[id] = stray(id, 0);
   else range(state.J).forEach((j) => { state.votes[id + NAMES[j]] = stray(id, j); });
@@ -305,14 +204,17 @@ function showControls(method, now) {
   $("method").value = state.method;
   $("r").min = method.first;
   $("r").max = state.T;
-  for (const key of ["r", "J", "betaU", "betaA"]) [$(key).value, $(`${key}-out`).value] = [state[key], state[key]];
+  for (const key of ["r", "J", "betaU", "betaA"]) {
+    [$(key).value, $(`${key}-out`).value] = [state[key], state[key]];
+  }
   for (const key of ["K", "sigma2", "lambda"]) {
     const away = (n) => Math.abs(Math.log(TEMPERATURES[n] / state[key]));
     $(key).value = range(TEMPERATURES.length).reduce((best, n) => (away(n) < away(best) ? n : best));
     $(`${key}-out`).value = state[key];
     $(key).setAttribute("aria-valuetext", state[key]);
   }
-  if (![...$("T").options].some(({ value }) => +value === state.T)) $("T").append(new Option(state.T, state.T));
+  const offered = [...$("T").options].some(({ value }) => +value === state.T);
+  if (!offered) $("T").append(new Option(state.T, state.T)); // an address may ask for any number
   for (const key of ["T", "covariance", "step"]) $(key).value = state[key];
   for (const key of ["fromKmeans", "orphans"]) $(key).checked = state[key];
   $("J").max = Math.min(NAMES.length, now.ids.length);
@@ -324,6 +226,11 @@ function showControls(method, now) {
   source.textContent = `Lesson ${section.split(".")[0]}, section ${section}`;
   if (DATA.lessons === null) source.removeAttribute("href");
   else source.href = `${DATA.lessons}${page}.html`;
+}
+
+function set(settings) {
+  Object.assign(state, settings);
+  render();
 }
 
 function choose(id) {
@@ -361,19 +268,20 @@ function play() {
 }
 
 function connect() {
-  const groups = new Map();
-  for (const preset of DATA.presets) {
-    const lesson = preset.section.split(".")[0];
-    if (!groups.has(lesson)) groups.set(lesson, Object.assign(document.createElement("optgroup"), { label: `Lesson ${lesson}` }));
-    groups.get(lesson).append(new Option(preset.title, preset.id));
+  const group = (label, options) => {
+    const element = Object.assign(document.createElement("optgroup"), { label });
+    element.append(...options);
+    return element;
+  };
+  for (const lesson of new Set(DATA.presets.map(({ page }) => page))) {
+    const own = DATA.presets.filter(({ page }) => page === lesson);
+    const label = `Lesson ${own[0].section.split(".")[0]}`;
+    $("preset").append(group(label, own.map(({ title, id }) => new Option(title, id))));
   }
-  $("preset").append(...groups.values());
   const families = { points: "Clustering: a vote for all", routing: "Routing: a vote for each parent" };
   for (const [key, label] of Object.entries(families)) {
-    const group = Object.assign(document.createElement("optgroup"), { label });
     const own = Object.entries(METHODS).filter(([, method]) => method.family === key);
-    group.append(...own.map(([id, { name }]) => new Option(name, id)));
-    $("method").append(group);
+    $("method").append(group(label, own.map(([id, { name }]) => new Option(name, id))));
   }
   $("step").append(...Object.entries(STEPS).map(([id, name]) => new Option(name, id)));
   $("T").append(...HORIZONS.map((n) => new Option(n, n)));
@@ -385,13 +293,15 @@ function connect() {
   on("play", "click", play);
   on("add", "click", addVote);
   on("remove", "click", removeVote);
-  on("r", "input", ({ value }) => { stop(); state.r = +value; render(); });
-  on("T", "change", ({ value }) => { stop(); [state.T, state.r] = [+value, +value]; render(); });
+  on("r", "input", ({ value }) => { stop(); set({ r: +value }); });
+  on("T", "change", ({ value }) => { stop(); set({ T: +value, r: +value }); });
   on("J", "input", ({ value }) => { state.J = +value; rebuild(); });
-  for (const key of ["K", "sigma2", "lambda"]) on(key, "input", ({ value }) => { state[key] = TEMPERATURES[value]; render(); });
-  for (const key of ["betaU", "betaA"]) on(key, "input", ({ value }) => { state[key] = +value; render(); });
-  for (const key of ["covariance", "step"]) on(key, "change", ({ value }) => { state[key] = value; render(); });
-  for (const key of ["fromKmeans", "orphans"]) on(key, "change", ({ checked }) => { state[key] = checked; render(); });
+  for (const key of ["K", "sigma2", "lambda"]) {
+    on(key, "input", ({ value }) => set({ [key]: TEMPERATURES[value] }));
+  }
+  for (const key of ["betaU", "betaA"]) on(key, "input", ({ value }) => set({ [key]: +value }));
+  for (const key of ["covariance", "step"]) on(key, "change", ({ value }) => set({ [key]: value }));
+  for (const key of ["fromKmeans", "orphans"]) on(key, "change", ({ checked }) => set({ [key]: checked }));
   on("strength", "input", ({ value }) => { state.strengths[marked] = +value; render(); });
   addEventListener("hashchange", () => {
     if (location.hash === written) return;
@@ -404,11 +314,10 @@ function connect() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", rebuild);
 }
 
-const objective = new Chart($("objective-chart"), "Objective", (t) => { stop(); state.r = Math.round(t); render(); });
+const objective = new Chart($("objective-chart"), "Objective", (t) => { stop(); set({ r: Math.round(t) }); });
 const temperature = new Chart($("temperature-chart"), "Temperature", (K) => {
   const key = METHODS[state.method].temperature, away = (n) => Math.abs(Math.log(n / K));
-  state[key] = TEMPERATURES.reduce((best, n) => (away(n) < away(best) ? n : best));
-  render();
+  set({ [key]: TEMPERATURES.reduce((best, n) => (away(n) < away(best) ? n : best)) });
 });
 connect();
 read(location.hash);

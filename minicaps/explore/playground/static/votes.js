@@ -11,7 +11,6 @@ const range = (n) => Array.from({ length: n }, (_, i) => i);
 const dot = (a, b) => a.reduce((total, value, d) => total + value * b[d], 0);
 const minus = (a, b) => a.map((value, d) => value - b[d]);
 const column = (rows, j) => rows.map((row) => row[j]);
-const clone = (rows) => rows.map((row) => [...row]);
 
 // ---- minicaps.ops
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lessons.machinery.page import LESSONS
 from lessons.machinery.web import reference
+from minicaps.explore import playground
 
 SITE = LESSONS.parent / "_site"
 NEEDED = ("sphinx", "myst_parser", "furo", "mathjax")
@@ -51,6 +52,7 @@ def build(site=SITE):
         stage(source)
         _run_sphinx(source, made)
         _copy_maths(made / "_static" / "mathjax")
+        playground.write(made / "votes.html", lessons="")
         _replace(site, made)
 
 
@@ -76,7 +78,7 @@ def stage(folder):
     shutil.copytree(LESSONS / "results", folder / "results")
     names = sorted(path.stem for path in LESSONS.glob("*.md") if path.name != "README.md")
     for name in names:
-        text = (LESSONS / f"{name}.md").read_text("utf-8")
+        text = link_pages((LESSONS / f"{name}.md").read_text("utf-8"))
         quote = r"```{code-block} python\n:caption: \1"
         text = re.sub(r"^\n?```python source=(\S+)$", quote, text, flags=re.MULTILINE)
         (folder / f"{name}.md").write_text(text, "utf-8")
@@ -84,12 +86,21 @@ def stage(folder):
     for path in references:
         text = reference.expand(path.read_text("utf-8"))
         (folder / f"reference_{path.name}").write_text(text, "utf-8")
-    contents = (LESSONS / "README.md").read_text("utf-8")
+    contents = link_pages((LESSONS / "README.md").read_text("utf-8"))
     contents = re.sub(r"\(reference/(\w+)\.md\)", r"(reference_\1.md)", contents)
     contents = re.sub(r"^To write or change a lesson.*\n", "", contents, flags=re.MULTILINE)
     contents += _tree("Lessons", names)
     contents += _tree("Reference", [f"reference_{path.stem}" for path in references])
     (folder / "index.md").write_text(contents, "utf-8")
+
+
+def link_pages(text):
+    """Let links to the manual of the playground lead to the page itself.
+
+    They become HTML, because Sphinx knows only the pages that it has made.
+    """
+    manual = r"\[([^]]*)\]\(\.\./minicaps/explore/playground/README\.md(#[\w-]*)?\)"
+    return re.sub(manual, r'<a href="votes.html\2">\1</a>', text)
 
 
 def _tree(caption, names):

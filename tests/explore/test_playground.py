@@ -353,6 +353,22 @@ def test_votes_are_added_and_removed(open_votes):
     assert page.locator("#remove").is_disabled()
 
 
+def test_the_mouse_reads_votes_on_its_way_but_the_chosen_one_is_removed(open_votes):
+    page = open_votes("#wholes")
+    first, second = (page.locator(".handle.vote .hit").nth(n).bounding_box() for n in (0, 8))
+
+    def centre(box):
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    page.mouse.click(*centre(first))
+    page.mouse.move(*centre(second))
+    assert "Child 8:" in page.locator("#child").inner_text()
+    page.mouse.move(5, 5)
+    assert "Child 0:" in page.locator("#child").inner_text()
+    page.click("#remove")
+    assert 0 not in page.evaluate("situation().ids")
+
+
 def test_play_shows_all_iterations_and_the_curve_chooses_one(open_votes):
     page = open_votes("#wholes&r=0")
     page.click("#play")

@@ -137,7 +137,7 @@ class Plane {
 
   // ---- Pointer
   grab(event) {
-    const handle = event.button === 0 && this.nearest(event);
+    const handle = event.isPrimary && event.button === 0 && this.nearest(event);
     if (!handle) return;
     event.preventDefault(); // no selection of text
     this.held = handle;
@@ -151,6 +151,7 @@ class Plane {
       this.svg.classList.toggle("over", Boolean(near));
       return this.tell.hovered(near);
     }
+    if (!event.isPrimary) return;
     const at = this.inside(this.world(event)).map((value) => Math.round(value * 100) / 100);
     this.tell.moved(this.held, at);
   }

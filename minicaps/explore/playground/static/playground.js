@@ -6,7 +6,8 @@ const TEMPERATURES = [-2, -1, 0, 1].flatMap((power) =>
 const HORIZONS = [10, 20, 30, 40, 100, 300, 1000];
 const MOST_VOTES = 300;
 const $ = (id) => document.getElementById(id);
-let colors, planes = [], marked = null; // marked: the child that is chosen
+let colors, planes = [];
+let chosen = null, pointed = null; // ids of the child that is chosen, and of that under the mouse
 let sweeping = 0, playing = 0, telling = 0; // timers
 const known = { run: {}, sweep: {} }; // what was computed last, and for which situation
 
@@ -28,7 +29,7 @@ function situationKey(but = "") {
 // Place the planes anew: after another preset, method, or number of parents
 function rebuild() {
   colors = inks(document.body);
-  marked = null;
+  chosen = pointed = null;
   for (const plane of planes) plane.figure.remove();
   const points = family() === "points", now = situation();
   const titles = points ? ["Votes and centers"] : range(state.J).map((j) => `Votes for parent ${NAMES[j]}`);
@@ -49,7 +50,7 @@ function render() {
   planes.forEach((plane, n) => {
     plane.resize({ ...state.view, aspect: planes.length > 1 ? 1 : 0.82 });
     plane.place(handlesOf(now, method, current, n));
-    const shrink = plane.draw(now, method, shown, colors, marked);
+    const shrink = plane.draw(now, method, shown, colors, pointed ?? chosen);
     const times = +(1 / shrink).toPrecision(2);
     $("scale").textContent = shrink < 1 ? `Arrows are ${times} times longer than drawn.` : "";
   });
@@ -71,7 +72,7 @@ function handlesOf({ ids, votes, strengths, starts }, method, current, n) {
     const faint = METHODS.em === method && strengths[i] < 0.1; // nearly absent
     const size = faint ? 4 : points || method.arrows ? (many ? 3.2 : 5) : 2 + 4.5 * shares[n] ** 0.5;
     return {
-      key: `u${id}`, kind: "vote", id, at, faint, marked: id === marked,
+      key: `u${id}`, kind: "vote", id, at, faint, marked: id === (pointed ?? chosen),
       size: size.toFixed(1), color: blend(shares, colors),
       label: points ? `vote ${id}` : `vote ${id} for parent ${NAMES[n]}`,
       text: `${at.map((value) => fixed(value, 2)).join(", ")}; shares ${sharesText(shares)}`,
@@ -106,9 +107,9 @@ function showNumbers(method, now, current) {
   $("parents-head").innerHTML = ["parent", ...heads].map((head) => `<th scope="col">${head}</th>`).join("");
   $("parents").innerHTML = range(state.J).map((j) =>
     `<tr><th scope="row">${name(j)}</th>${row(j)}</tr>`).join("");
-  const at = now.ids.indexOf(marked);
+  const child = pointed ?? chosen, at = now.ids.indexOf(child);
   $("child").textContent = at < 0 ? "Choose a vote to read its shares."
-    : `Child ${marked}: shares ${sharesText(current.shares[at])}`;
+    : `Child ${child}: shares ${sharesText(current.shares[at])}`;
 }
 
 // What a screen reader is told once the reader rests
@@ -152,17 +153,17 @@ function listener(n) {
       render();
     },
     chosen(handle) {
-      marked = handle.kind === "vote" ? handle.id : null;
+      chosen = handle.kind === "vote" ? handle.id : null;
       render();
     },
     hovered(handle) {
       const id = handle?.kind === "vote" ? handle.id : null;
-      if (id === null || id === marked) return;
-      marked = id;
+      if (id === pointed) return;
+      pointed = id;
       render();
     },
     removed(handle) {
-      marked = handle.id;
+      chosen = handle.id;
       removeVote();
       planes[n].handles.get(planes[n].current).element.focus({ preventScroll: true });
     },
@@ -177,15 +178,15 @@ function addVote() {
   const id = Math.max(...used) + 1;
   if (family() === "points") state.votes[id] = stray(id, 0);
   else range(state.J).forEach((j) => { state.votes[id + NAMES[j]] = stray(id, j); });
-  marked = id;
+  chosen = id;
   render();
 }
 
 function removeVote() {
   const now = situation();
-  if (now.ids.length <= state.J || !now.ids.includes(marked)) return;
-  state.cut.push(marked);
-  marked = null;
+  if (now.ids.length <= state.J || !now.ids.includes(chosen)) return;
+  state.cut.push(chosen);
+  chosen = pointed = null;
   render();
 }
 
@@ -197,7 +198,7 @@ function showControls(method, now) {
   if (state.step === "gmm") for (const key of ["lambda", "betaU", "betaA"]) shown.delete(key);
   for (const row of document.querySelectorAll("[data-setting]")) row.hidden = !shown.has(row.dataset.setting);
   const weighs = state.method === "em" && ["complete", "input-activation"].includes(state.step);
-  const at = now.ids.indexOf(marked);
+  const at = now.ids.indexOf(chosen);
   $("strength-row").hidden = !weighs || at < 0;
   if (at >= 0) [$("strength").value, $("strength-out").value] = [now.strengths[at], now.strengths[at]];
   $("preset").value = state.preset.id;
@@ -302,7 +303,7 @@ function connect() {
   for (const key of ["betaU", "betaA"]) on(key, "input", ({ value }) => set({ [key]: +value }));
   for (const key of ["covariance", "step"]) on(key, "change", ({ value }) => set({ [key]: value }));
   for (const key of ["fromKmeans", "orphans"]) on(key, "change", ({ checked }) => set({ [key]: checked }));
-  on("strength", "input", ({ value }) => { state.strengths[marked] = +value; render(); });
+  on("strength", "input", ({ value }) => { state.strengths[chosen] = +value; render(); });
   addEventListener("hashchange", () => {
     if (location.hash === written) return;
     stop();

@@ -21,6 +21,9 @@ function makeBars(change) {
       row.setAttribute("aria-pressed", String(j === parent));
       row.dataset.text = `|v| = ${value.toFixed(3)} for ${NAMES[j]}`;
     });
+    $("answer").textContent = NAMES[winner];
+    $("answer").className = NAMES[winner].length > 2 ? "long" : "";
+    $("certainty").textContent = `length ${two(last.lengths[winner])}`;
     $("follow").hidden = situation.parent < 0;
   }
 

@@ -47,33 +47,41 @@ function makeBreaking(change, judge) {
     const key = JSON.stringify({ ...rest, [situation.knob]: 0 });
     if (key === curve.key) return drawCurve(situation);
     const mine = (curve = { key, knob: situation.knob, target, points: [] });
+    drawCurve(situation);
     const next = () => {
       if (curve !== mine || mine.points.length > STEPS) return;
       const value = Math.round(low + ((high - low) * mine.points.length) / STEPS);
       const made = spoiled(image, { ...situation, [mine.knob]: value }), { last } = judge(made, situation);
       const beside = BESIDE && denseScores(BESIDE, made);
-      const others = last.lengths.map((x, j) => (j === target ? 0 : x));
-      mine.points.push({ value, x: along(value, mine.knob), y: above(last.lengths[target]), own: last.lengths[target], other: Math.max(...others), beside: beside && beside[target] });
-      drawCurve(situation);
+      const own = last.lengths[target], other = Math.max(...last.lengths.map((x, j) => (j === target ? 0 : x)));
+      mine.points.push({ value, x: along(value, mine.knob), y: above(own), own, other, beside: beside && beside[target] });
+      drawLines();
       setTimeout(next);
     };
     next();
   }
 
-  function drawCurve(situation) {
-    const { knob, target, points } = curve, { low, high } = FIELDS[knob], [label, unit] = KNOBS[knob];
-    const x = (value) => along(value, knob), y = above;
-    const line = (name, attributes) => shape("path", {
-      d: points.map((point, k) => `${k ? "L" : "M"}${x(point.value).toFixed(1)} ${y(point[name]).toFixed(1)}`).join(""), ...attributes,
-    });
-    const axis = [0, 0.5, 1].map((value) => shape("path", { class: "rule", d: `M34 ${y(value)}H454` }) + shape("text", { x: 28, y: y(value) + 4, "text-anchor": "end" }, value)).join("");
-    const ticks = [low, Math.round((low + high) / 2), high].map((value) => shape("text", { x: x(value), y: 210, "text-anchor": "middle" }, `${String(value).replace("-", "−")}${unit}`)).join("");
-    const now = shape("path", { class: "now", d: `M${x(situation[knob])} 12V192` });
-    $("curve").innerHTML = axis + ticks + now + line("other", { class: "other" })
-      + (BESIDE ? line("beside", { class: "dense" }) : "") + line("own", { class: "own" });
+  // The axes and the value of now; the lines follow as their points are known.
+  function drawCurve({ [curve.knob]: value }) {
+    const { knob, target } = curve, { low, high } = FIELDS[knob], [label, unit] = KNOBS[knob];
+    const x = (place) => along(place, knob), anchored = (place, anchor) => ({ ...place, "text-anchor": anchor });
+    const axis = [0, 0.5, 1].map((share) => shape("path", { class: "rule", d: `M34 ${above(share)}H454` })
+      + shape("text", anchored({ x: 28, y: above(share) + 4 }, "end"), share));
+    const ticks = [low, Math.round((low + high) / 2), high].map((place) =>
+      shape("text", anchored({ x: x(place), y: 210 }, "middle"), `${String(place).replace("-", "−")}${unit}`));
+    const now = shape("path", { class: "now", d: `M${x(value)} 12V192` });
+    $("curve").innerHTML = [...axis, ...ticks, now, shape("g", { id: "curve-lines" })].join("");
     $("curve").setAttribute("aria-label", `Length of capsule ${NAMES[target]} over ${label}`);
     $("curve-own").textContent = `length of ${NAMES[target]}`;
     $("curve-dense").textContent = `dense-cnn: probability of ${NAMES[target]}`;
+    drawLines();
+  }
+
+  function drawLines() {
+    const line = (name, kind) => shape("path", {
+      class: kind, d: curve.points.map((point, k) => `${k ? "L" : "M"}${point.x.toFixed(1)} ${above(point[name]).toFixed(1)}`).join(""),
+    });
+    $("curve-lines").innerHTML = line("other", "other") + (BESIDE ? line("beside", "dense") : "") + line("own", "own");
   }
 
   function render(shown) {

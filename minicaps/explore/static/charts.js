@@ -42,12 +42,26 @@ function paint(canvas, { data, shape: [C, H, W] }) {
 function paintPixels(canvas, height, width, color) {
   if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
   const context = canvas.getContext("2d"), pixels = context.createImageData(width, height);
-  for (let k = 0; k < height * width; k++) pixels.data.set([...color(k), 255].slice(0, 4), 4 * k);
+  for (let k = 0; k < height * width; k++) {
+    const [red, green, blue, alpha = 255] = color(k), data = pixels.data;
+    data[4 * k] = red;
+    data[4 * k + 1] = green;
+    data[4 * k + 2] = blue;
+    data[4 * k + 3] = alpha;
+  }
   context.putImageData(pixels, 0, 0);
 }
 
-// The red, green and blue of a variable of page.css in the current mode.
+// The red, green and blue of a variable of page.css in the current mode. They are kept, because asking
+// for them makes the browser lay out the page.
+const colors = new Map(), darkMode = matchMedia("(prefers-color-scheme: dark)");
 function rgb(name) {
+  const key = `${name} ${darkMode.matches}`;
+  if (!colors.has(key)) colors.set(key, askedColor(name));
+  return colors.get(key);
+}
+
+function askedColor(name) {
   const probe = element("span", { style: `color: var(--${name})`, hidden: "" });
   document.body.append(probe);
   const found = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number);

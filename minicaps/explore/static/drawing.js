@@ -57,7 +57,9 @@ function makeDrawing(change) {
   let from = null;
   paper.addEventListener("pointerdown", (event) => {
     event.preventDefault();
+    pointed = true;
     paper.focus({ preventScroll: true });
+    showCursor();
     paper.setPointerCapture(event.pointerId);
     begin();
     from = place(event);
@@ -73,6 +75,7 @@ function makeDrawing(change) {
 
   // ---- the keyboard: a cursor on the grid of the network's pixels, which paints with Shift or Space
 
+  let pointed = false; // whether a pointer was used last
   let cursor = [Math.floor(WIDTH / 2), Math.floor(HEIGHT / 2)];
   const middle = ([x, y]) => [(x + 0.5) * ZOOM, (y + 0.5) * ZOOM];
   paper.addEventListener("keydown", (event) => {
@@ -82,6 +85,7 @@ function makeDrawing(change) {
     else if (!step) return;
     event.preventDefault();
     if (!step) return;
+    pointed = false;
     const before = cursor;
     cursor = [cursor[0] + step[0], cursor[1] + step[1]].map((x, axis) => Math.min([WIDTH, HEIGHT][axis] - 1, Math.max(0, x)));
     if (event.shiftKey || event.key === " ") {
@@ -91,11 +95,11 @@ function makeDrawing(change) {
     showCursor();
   });
   const showCursor = () => {
-    const on = document.activeElement === paper && paper.matches(":focus-visible");
-    $("cursor").hidden = !on;
+    $("cursor").hidden = pointed || document.activeElement !== paper;
     $("cursor").style.cssText = `left:${(100 * (cursor[0] + 0.5)) / WIDTH}%;top:${(100 * (cursor[1] + 0.5)) / HEIGHT}%`;
   };
-  for (const name of ["focus", "blur"]) paper.addEventListener(name, showCursor);
+  paper.addEventListener("focus", showCursor);
+  paper.addEventListener("blur", () => ((pointed = false), showCursor()));
 
   // ---- files
 

@@ -142,7 +142,7 @@ function startControls() {
   startTasks();
   $("whole").addEventListener("click", () => change(intactOf({})));
   addEventListener("hashchange", () => ((situation = fromAddress(location.hash)), update()));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", update);
+  darkMode.addEventListener("change", update);
   $("facts").textContent = `${NETWORK.parameters.toLocaleString("en")} weights, ${CHILDREN} children, ${PARENTS} parents`;
 }
 

@@ -32,7 +32,8 @@ function makeInside(change) {
     paintPixels($("maps"), rows * (P + 1) - 1, width, (k) => {
       const [y, x] = [Math.floor(k / width), k % width], map = Math.floor(y / (P + 1)) * columns + Math.floor(x / (Q + 1));
       if (y % (P + 1) === P || x % (Q + 1) === Q || map >= O) return ground;
-      return new Array(3).fill(255 * (data[(map * P + (y % (P + 1))) * Q + (x % (Q + 1))] / top) ** 0.6);
+      const gray = 255 * (data[(map * P + (y % (P + 1))) * Q + (x % (Q + 1))] / top) ** 0.6;
+      return [gray, gray, gray];
     });
   }
 
@@ -142,7 +143,7 @@ function makeInside(change) {
       const ratio = Math.log(c * rows) / Math.log(rows); // 0 for an equal share, 1 for all of the child
       return [...(ratio > 0 ? more : less), 255 * Math.min(1, Math.abs(ratio))];
     });
-    $("parents").replaceChildren(...[...NAMES, "none"].slice(0, rows).map((name, j) => element("span", j === parent ? { class: "chosen" } : {}, name)));
+    $("parents").innerHTML = [...NAMES, "none"].slice(0, rows).map((name, j) => `<span${j === parent ? ' class="chosen"' : ""}>${escaped(name)}</span>`).join("");
   }
 
   // ---- all of it

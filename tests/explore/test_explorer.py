@@ -346,6 +346,11 @@ def test_an_address_without_sense_shows_what_it_can(start, address):
     assert page.locator("#panel-inside").is_visible()
 
 
+@pytest.mark.parametrize("tab", ["inside", "knobs", "pair", "break"])
+def test_the_name_of_a_tab_is_an_address(start, tab):
+    assert start(f"#{tab}").locator(f"#panel-{tab}").is_visible()
+
+
 def test_a_changed_address_changes_the_page(start):
     page = start(FOUR)
     page.evaluate("location.hash = '#image=0&tab=knobs'")

@@ -81,7 +81,7 @@ function makeInside(change) {
         button.addEventListener(reached, () => {
           const { sums, lengths: all } = now.history[k], j = now.parent;
           const sum = lengths(sums.subarray(j * SIZE, (j + 1) * SIZE), SIZE)[0];
-          tell(`Iteration ${k + 1}: |s| = ${two(sum)} becomes |v| = ${two(all[j])} for ${NAMES[j]}`, "sum");
+          tell(`Iteration ${k + 1}: |s| = ${two(sum)} becomes |v| = ${two(all[j])} for ${NAMES[j]}`, now.situation.rule === "distance" ? RULE_LESSONS.distance : "sum");
         });
       $("film").append(button);
       film.push({ button, overlay, caption });

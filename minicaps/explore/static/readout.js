@@ -3,7 +3,6 @@
 
 const LESSONS = {
   convolution: ["04_convolution", "4.4", "y = max(0, Σ x w + b)"],
-  grouping: ["07_votes", "7.9", "8 channels at one position are one capsule, squashed"],
   squash: ["06_squash", "6.1", "v = n²/(1 + n²) · s/n, with n = |s|"],
   vote: ["07_votes", "7.4", "û<sub>j|i</sub> = W<sub>ij</sub>ᵀ u<sub>i</sub>"],
   coupling: ["10_agreement", "10.2", "c<sub>ij</sub> = e<sup>b<sub>ij</sub></sup> / Σ<sub>k</sub> e<sup>b<sub>ik</sub></sup>"],
@@ -11,7 +10,6 @@ const LESSONS = {
   sum: ["10_agreement", "10.3", "s<sub>j</sub> = Σ<sub>i</sub> c<sub>ij</sub> û<sub>j|i</sub>"],
   length: ["11_loss_and_decoder", "11.2", "trained to be above 0.9 for the class that is there, and below 0.1 for others"],
   mask: ["11_loss_and_decoder", "11.7", "all capsules but one are set to zero, then decoded"],
-  dense: ["11_loss_and_decoder", "11.1", "p<sub>k</sub> = e<sup>y<sub>k</sub></sup> / Σ<sub>l</sub> e<sup>y<sub>l</sub></sup>"],
 };
 // The rule by which logits change between iterations
 const RULE_LESSONS = {

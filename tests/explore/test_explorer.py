@@ -171,6 +171,20 @@ def test_a_file_is_inverted_and_centered(start, tmp_path, ground):
     assert longest(page) == "1"
 
 
+def test_a_file_can_be_dropped_anywhere(start):
+    page = start("#image=0")
+    page.evaluate("""async () => {
+      const canvas = new OffscreenCanvas(50, 80), context = canvas.getContext("2d");
+      context.fillStyle = "white";
+      context.fillRect(22, 10, 6, 60);
+      const data = new DataTransfer();
+      data.items.add(new File([await canvas.convertToBlob()], "one.png"));
+      document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+    }""")
+    settle(page)
+    assert longest(page) == "1"
+
+
 def test_a_file_that_is_no_image_is_named(start, tmp_path):
     (tmp_path / "notes.txt").write_text("no image")
     page = start(FOUR)

@@ -328,6 +328,16 @@ def test_everything_has_a_name_and_is_reached_by_the_tab_key(open_votes):
         assert page.evaluate("[...missing].map((one) => one.outerHTML)") == []
 
 
+def test_a_chart_that_is_not_drawn_yet_can_be_clicked(open_votes):
+    click = """() => {
+      const picked = [];
+      const chart = new Chart(document.body, "a chart", (x) => picked.push(x));
+      chart.svg.dispatchEvent(new PointerEvent("pointerdown", { clientX: 100, clientY: 100 }));
+      return picked;
+    }"""
+    assert open_votes().evaluate(click) == []
+
+
 def test_every_method_and_number_of_parents_can_be_chosen(open_votes):
     page = open_votes()
     for method in page.evaluate("Object.keys(METHODS)"):

@@ -84,12 +84,18 @@ def _write(options):
 def _examples(run, options):
     """Return test images for the page, or None with a note if they cannot be loaded."""
     try:
-        return stored_examples(run.path) or examples_of(
-            run, dataset(run, options.data_dir, test_only=True)
-        )
+        return stored_examples(run.path) or examples_of(run, _data(run, options))
     except UserError as error:
         fail(NAME, f"the page has no test images: {error}")
         return None
+
+
+def _data(run, options):
+    """Load the test images of a run."""
+    try:
+        return dataset(run, options.data_dir, test_only=True)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def _store(options):
@@ -98,7 +104,7 @@ def _store(options):
         if path is None:
             continue
         run, file = open_run(path, "cpu"), NETWORKS / f"{options.store}{end}.npz"
-        data = dataset(run, options.data_dir, test_only=True)
+        data = _data(run, options)
         said = check(run, data)
         store(run, file, None if end else examples_of(run, data))
         print(f"wrote {file} ({file.stat().st_size / 1e6:.2f} MB): {said}")

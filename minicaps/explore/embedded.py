@@ -115,9 +115,10 @@ def _routing(model):
     """Return the options of the routing with their defaults, under the names of JavaScript."""
     given = {**model.classes.routing.route.keywords}
     options = {key: given.get(key, value) for key, value in vars(RoutingOptions()).items()}
+    name = model.config["options"].get("routing") or "agreement"
     return {
-        "routing": model.config["options"].get("routing") or "agreement",
-        "update": options["update"],
+        "routing": name,
+        "update": options["update"] if name in ("agreement", "leaky") else None,
         "iterations": options["iterations"],
         "inverseTemperature": options["inverse_temperature"],
         "squash": options["squash"],
@@ -126,7 +127,7 @@ def _routing(model):
 
 def _convolution(layer):
     return {
-        "weight": _weights(layer.weight.data),
+        "weight": _weights(layer.weight.data.transpose(1, 2, 3, 0)),  # (C, K, K, O)
         "bias": _weights(layer.bias.data),
         "stride": layer.stride,
     }

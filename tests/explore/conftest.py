@@ -27,6 +27,7 @@ def visit(browser):
         context = browser.new_context(
             viewport={"width": width, "height": height}, offline=True, **options
         )
+        context.set_default_timeout(10_000)
         contexts.append(context)
         page, own = context.new_page(), (file.as_uri(), "data:", "blob:")
         page.on("pageerror", lambda error: trouble.append(str(error)))

@@ -19,7 +19,10 @@ from minicaps.explore.playground.presets import presets
 pytest.importorskip("furo")
 columns = pytest.importorskip("lessons.machinery.web.columns")
 NAMES = [path.stem for path in find_pages()]
-SITUATIONS = [one["id"] for one in presets()["presets"]]
+SITUATIONS = {
+    "votes.html": {one["id"] for one in presets()["presets"]},
+    "explorer.html": {"inside", "knobs", "pair", "break"},
+}
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.xdist_group("web"), pytest.mark.slow]
 
@@ -69,8 +72,8 @@ def test_every_link_inside_the_site_has_its_target(site):
     for name, page in pages.items():
         for target, _, place in re.findall(r'href="([\w.]*\.html)?(#([^"]*))?"', page):
             assert target == "" or target in pages
-            if (target or name) == "votes.html":  # its places are situations
-                assert place.partition("&")[0] in {"", *SITUATIONS}
+            if known := SITUATIONS.get(target or name):  # its places are situations
+                assert place.partition("&")[0] in {"", *known}
                 continue
             assert place == "" or place in places[target or name], f"{name}: {target}#{place}"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from lessons.machinery.page import LESSONS
 from lessons.machinery.web import reference
 from minicaps.explore import playground
+from minicaps.explore.explorer import explorer_of
 
 SITE = LESSONS.parent / "_site"
 NEEDED = ("sphinx", "myst_parser", "furo", "mathjax")
@@ -53,6 +54,7 @@ def build(site=SITE):
         _run_sphinx(source, made)
         _copy_maths(made / "_static" / "mathjax")
         playground.write(made / "votes.html", lessons="")
+        (made / "explorer.html").write_text(explorer_of("mnist", lessons=""), "utf-8")
         _replace(site, made)
 
 
@@ -95,12 +97,14 @@ def stage(folder):
 
 
 def link_pages(text):
-    """Let links to the manual of the playground lead to the page itself.
+    """Let links to the manuals of the explorer and the playground lead to the pages themselves.
 
     They become HTML, because Sphinx knows only the pages that it has made.
     """
-    manual = r"\[([^]]*)\]\(\.\./minicaps/explore/playground/README\.md(#[\w-]*)?\)"
-    return re.sub(manual, r'<a href="votes.html\2">\1</a>', text)
+    for manual, page in (("explore", "explorer"), ("explore/playground", "votes")):
+        link = rf"\[([^]]*)\]\(\.\./minicaps/{manual}/README\.md(#[\w-]*)?\)"
+        text = re.sub(link, rf'<a href="{page}.html\2">\1</a>', text)
+    return text
 
 
 def _tree(caption, names):

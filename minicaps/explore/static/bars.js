@@ -7,7 +7,7 @@ function makeBars(change) {
     row.innerHTML = `<span class="name">${escaped(name)}</span><span class="track"><i class="length"></i>${BESIDE ? '<i class="beside"></i>' : ""}</span><span class="number"></span>`;
     row.addEventListener("click", () => change({ parent: j }));
     for (const reached of ["pointerenter", "focus"])
-      row.addEventListener(reached, () => tell(row.dataset.text ?? "", "length"));
+      row.addEventListener(reached, () => tell(`${row.dataset.text}${row.dataset.beside ?? ""}`, "length"));
     $("bars").append(row);
     return row;
   });
@@ -25,7 +25,10 @@ function makeBars(change) {
   }
 
   function renderBeside(scores) {
-    rows.forEach((row, j) => (row.querySelector(".beside").style.width = `${100 * scores[j]}%`));
+    rows.forEach((row, j) => {
+      row.querySelector(".beside").style.width = `${100 * scores[j]}%`;
+      row.dataset.beside = `; dense-cnn: probability ${scores[j].toFixed(3)}`;
+    });
   }
 
   $("follow").addEventListener("click", () => change({ parent: -1 }));

@@ -15,12 +15,16 @@ function spoiled(image, { rotate, right, down, zoom, noise, hide }) {
   return noise ? noisy(made, noise / 100) : made;
 }
 
+// Places in the figure of the curve
+const along = (value, knob) => 34 + (420 * (value - FIELDS[knob].low)) / (FIELDS[knob].high - FIELDS[knob].low);
+const above = (share) => 12 + 180 * (1 - share);
+
 const intactOf = (situation) => ({ ...situation, ...Object.fromEntries(Object.keys(KNOBS).map((name) => [name, FIRST[name]])) });
 
 function makeBreaking(change, judge) {
   const overlays = ["before", "after"].map((name) => {
     const overlay = makeOverlay(`couplings ${name}`);
-    $(`break-${name}`).append(overlay.figure);
+    $(`break-${name}`).prepend(overlay.figure);
     return overlay;
   });
   for (const name of Object.keys(KNOBS)) {
@@ -29,8 +33,14 @@ function makeBreaking(change, judge) {
   }
   $("mend").addEventListener("click", () => change(intactOf({})));
 
+  tellPoints($("curve"), () => curve.points.map(({ x, y }) => [x, y]), (k) => {
+    const { value, own, other, beside } = curve.points[k], [label, unit] = KNOBS[curve.knob];
+    const dense = BESIDE ? `, dense-cnn ${two(beside)}` : "";
+    tell(`${label} ${value}${unit}: |v| ${two(own)} for ${NAMES[curve.target]}, ${two(other)} for the longest other${dense}`, "length");
+  });
+
   // The curve of a knob is computed a point at a time, so that the page stays awake.
-  let curve = { key: "" };
+  let curve = { key: "", points: [] };
   function follow(shown, before) {
     const { situation, whole: image } = shown, { low, high } = FIELDS[situation.knob];
     const { t, tab, parent, pose, ...rest } = situation, target = before.winner;
@@ -43,7 +53,7 @@ function makeBreaking(change, judge) {
       const made = spoiled(image, { ...situation, [mine.knob]: value }), { last } = judge(made, situation);
       const beside = BESIDE && denseScores(BESIDE, made);
       const others = last.lengths.map((x, j) => (j === target ? 0 : x));
-      mine.points.push({ value, own: last.lengths[target], other: Math.max(...others), beside: beside && beside[target] });
+      mine.points.push({ value, x: along(value, mine.knob), y: above(last.lengths[target]), own: last.lengths[target], other: Math.max(...others), beside: beside && beside[target] });
       drawCurve(situation);
       setTimeout(next);
     };
@@ -52,7 +62,7 @@ function makeBreaking(change, judge) {
 
   function drawCurve(situation) {
     const { knob, target, points } = curve, { low, high } = FIELDS[knob], [label, unit] = KNOBS[knob];
-    const x = (value) => 34 + (420 * (value - low)) / (high - low), y = (value) => 12 + 180 * (1 - value);
+    const x = (value) => along(value, knob), y = above;
     const line = (name, attributes) => shape("path", {
       d: points.map((point, k) => `${k ? "L" : "M"}${x(point.value).toFixed(1)} ${y(point[name]).toFixed(1)}`).join(""), ...attributes,
     });
@@ -69,9 +79,9 @@ function makeBreaking(change, judge) {
   function render(shown) {
     const { situation, whole: image, last } = shown, before = judge(image, situation), target = before.winner;
     const added = [before, shown].map(({ look: { votes }, last: all }) => pushes(votes, all, target));
-    const top = Math.max(1e-6, ...added[0]);
+    const top = Math.max(...added[0]);
     [image, shown.image].forEach((one, k) => overlays[k].render(one, [[added[k], "var(--sky)"]], top));
-    const words = [before.last, last].map(({ lengths: all, couplings }) => `|v| ${two(all[target])}, entropy of couplings ${two(entropy(couplings))}`);
+    const words = [before.last, last].map(({ lengths: all, couplings }) => `|v| ${two(all[target])}, entropy of the couplings ${two(entropy(couplings))} (equal shares: ${two(Math.log(PARENTS))})`);
     $("before-text").textContent = words[0];
     $("after-text").textContent = words[1];
     document.querySelectorAll(".target-name").forEach((place) => (place.textContent = NAMES[target]));

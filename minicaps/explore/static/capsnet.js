@@ -44,26 +44,18 @@ function patches({ data, shape: [C, H, W] }, K, stride) {
   return { rows, P, Q };
 }
 
-// minicaps.ops.conv.conv2d without padding: Y = X Wᵀ + b (4.4). Four channels at a time share the
-// numbers of a patch.
-function convolve(image, { weight, bias, stride }) {
-  const [O, , K] = weight.shape, w = weight.data, { rows, P, Q } = patches(image, K, stride);
-  const size = w.length / O, positions = P * Q, data = new Float32Array(O * positions);
-  for (let o = 0; o < O; o += 4) {
-    const a = o * size, b = Math.min(o + 1, O - 1) * size;
-    const c = Math.min(o + 2, O - 1) * size, d = Math.min(o + 3, O - 1) * size;
-    for (let p = 0, row = 0; p < positions; p++, row += size) {
-      let s = 0, t = 0, u = 0, v = 0;
-      for (let k = 0; k < size; k++) {
-        const x = rows[row + k];
-        s += x * w[a + k];
-        t += x * w[b + k];
-        u += x * w[c + k];
-        v += x * w[d + k];
-      }
-      const sums = [s, t, u, v];
-      for (let n = 0; n < 4 && o + n < O; n++) data[(o + n) * positions + p] = sums[n] + bias.data[o + n];
+// minicaps.ops.conv.conv2d without padding: Y = X Wᵀ + b (4.4). The weights are stored as (C, K, K, O),
+// so that a pixel changes all channels at once; pixels that are zero, as most are after a ReLU, cost nothing.
+function convolve(image, { weight: { data: w, shape: [, K, , O] }, bias, stride }) {
+  const { rows, P, Q } = patches(image, K, stride), positions = P * Q, size = w.length / O;
+  const data = new Float32Array(O * positions), y = new Float64Array(O);
+  for (let p = 0; p < positions; p++) {
+    y.set(bias.data);
+    for (let k = 0; k < size; k++) {
+      const x = rows[p * size + k];
+      if (x !== 0) for (let o = 0, from = k * O; o < O; o++) y[o] += x * w[from + o];
     }
+    for (let o = 0; o < O; o++) data[o * positions + p] = y[o];
   }
   return { data, shape: [O, P, Q] };
 }

@@ -97,3 +97,23 @@ function boxOf(target) {
     offsetWidth: inner.width, offsetHeight: inner.height,
   };
 }
+
+// Let a pointer choose the nearest of some points of an SVG, and the arrow keys the next one.
+function tellPoints(svg, points, tellPoint) {
+  let chosen = 0;
+  svg.tabIndex = 0;
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect(), { width, height } = svg.viewBox.baseVal;
+    const [x, y] = [((event.clientX - box.left) * width) / box.width, ((event.clientY - box.top) * height) / box.height];
+    if (points().length === 0) return;
+    const far = points().map(([u, v]) => Math.hypot(u - x, v - y));
+    tellPoint((chosen = far.indexOf(Math.min(...far))));
+  });
+  svg.addEventListener("focus", () => points().length && tellPoint(Math.min(chosen, points().length - 1)));
+  svg.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+    if (!step || points().length === 0) return;
+    event.preventDefault();
+    tellPoint((chosen = (chosen + step + points().length) % points().length));
+  });
+}

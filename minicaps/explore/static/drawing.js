@@ -39,8 +39,13 @@ function makeDrawing(change) {
 
   function keep(image) {
     const one = inChannels(image, CHANNELS);
-    ink = onlyStrokes && NETWORK.centred && CHANNELS === 1 ? centred(one, HEIGHT, WIDTH) : fit(one, HEIGHT, WIDTH);
-    text = inkToText(ink);
+    show(onlyStrokes && NETWORK.centred && CHANNELS === 1 ? centred(one, HEIGHT, WIDTH) : fit(one, HEIGHT, WIDTH));
+  }
+
+  // An image that fits into the address is shown as it will be when somebody opens the link.
+  function show(image) {
+    text = inkToText(image);
+    ink = text === "" ? image : textToInk(text);
     change({ image: -1, ink: text });
   }
 
@@ -105,8 +110,8 @@ function makeDrawing(change) {
       area.fillRect(0, 0, canvas.width, canvas.height);
       area.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
       onlyStrokes = false;
-      [shown, ink] = ["", prepared(fromCanvas(canvas), NETWORK)];
-      change({ image: -1, ink: (text = inkToText(ink)) });
+      shown = "";
+      show(prepared(fromCanvas(canvas), NETWORK));
       $("notice").textContent = "";
     } catch {
       $("notice").textContent = `${file.name} is not an image that this browser reads: try a PNG or JPEG file.`;

@@ -139,11 +139,22 @@ function startControls() {
       $(`tab-${next}`).focus();
     });
   });
-  for (const link of document.querySelectorAll("a[data-situation]")) link.href = link.dataset.situation;
+  startTasks();
   $("whole").addEventListener("click", () => change(intactOf({})));
   addEventListener("hashchange", () => ((situation = fromAddress(location.hash)), update()));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", update);
   $("facts").textContent = `${NETWORK.parameters.toLocaleString("en")} weights, ${CHILDREN} children, ${PARENTS} parents`;
+}
+
+// The tasks start from an image in the middle of the list, which is a 4 of MNIST.
+function startTasks() {
+  const labels = DATA.examples.labels, chosen = Math.min(12, labels.length - 1);
+  for (const link of document.querySelectorAll("a[data-situation]"))
+    link.href = toAddress({ ...fromAddress(link.dataset.situation), image: chosen });
+  for (const place of document.querySelectorAll(".task-name")) place.textContent = labels[chosen];
+  for (const place of document.querySelectorAll(".with-examples")) place.hidden = labels.length === 0;
+  for (const place of document.querySelectorAll(".with-beside")) place.hidden = !BESIDE;
+  document.querySelector(".tasks").open = innerWidth > 600;
 }
 
 startControls();

@@ -71,11 +71,17 @@ function makeInside(change) {
 
   const film = [];
   function renderFilm({ look: { votes }, history, parent, t, image }) {
-    const added = history.map((iteration) => pushes(votes, iteration, parent)), top = Math.max(1e-6, ...added.flatMap((x) => [...x]));
+    const added = history.map((iteration) => pushes(votes, iteration, parent)), top = Math.max(...added.flatMap((x) => [...x]));
     while (film.length < history.length) {
       const k = film.length, overlay = makeOverlay(""), caption = element("span");
       const button = element("button", { type: "button", class: "frame" }, overlay.figure, caption);
       button.addEventListener("click", () => change({ t: k + 1 }));
+      for (const reached of ["pointerenter", "focus"])
+        button.addEventListener(reached, () => {
+          const { sums, lengths: all } = now.history[k], j = now.parent;
+          const sum = lengths(sums.subarray(j * SIZE, (j + 1) * SIZE), SIZE)[0];
+          tell(`Iteration ${k + 1}: |s| = ${two(sum)} becomes |v| = ${two(all[j])} for ${NAMES[j]}`, "sum");
+        });
       $("film").append(button);
       film.push({ button, overlay, caption });
     }
@@ -98,7 +104,7 @@ function makeInside(change) {
     const project = (v) => [dot(v, 0, along), -dot(v, 0, across)];
     const flat = Array.from({ length: CHILDREN }, (_, i) => project(votes.subarray(i * SIZE, (i + 1) * SIZE)));
     const reach = (axis, sign, least) => Math.max(least, ...flat.map((point) => sign * point[axis]));
-    const scale = Math.min(190 / reach(0, 1, 1), 90 / reach(0, -1, 0.1), 110 / reach(1, 1, 0.5), 110 / reach(1, -1, 0.5));
+    const scale = Math.min(190 / reach(0, 1, 0.3), 90 / reach(0, -1, 0.1), 110 / reach(1, 1, 0.1), 110 / reach(1, -1, 0.1));
     const shown = history[t], share = (i) => shown.couplings[parent * CHILDREN + i];
     points = flat.map(([x, y]) => [100 + scale * x, 120 + scale * y]);
     const dots = points.map(([cx, cy], i) => shape("circle", {
@@ -178,23 +184,4 @@ function mainDirection(votes, along) {
     found = squash(next, SIZE, "unit");
   }
   return found;
-}
-
-// Let a pointer choose the nearest of some points of an SVG, and the arrow keys the next one.
-function tellPoints(svg, points, tellPoint) {
-  let chosen = 0;
-  svg.tabIndex = 0;
-  svg.addEventListener("pointermove", (event) => {
-    const box = svg.getBoundingClientRect(), { width, height } = svg.viewBox.baseVal;
-    const [x, y] = [((event.clientX - box.left) * width) / box.width, ((event.clientY - box.top) * height) / box.height];
-    const far = points().map(([u, v]) => Math.hypot(u - x, v - y));
-    tellPoint((chosen = far.indexOf(Math.min(...far))));
-  });
-  svg.addEventListener("focus", () => tellPoint(chosen));
-  svg.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    tellPoint((chosen = (chosen + step + points().length) % points().length));
-  });
 }

@@ -7,7 +7,8 @@ function makeKnobs(change) {
     const output = element("output", { for: `knob-${d}` });
     $("sliders").append(element("label", { for: `knob-${d}` }, `v${subscript(d + 1)}`, input, output));
     input.addEventListener("input", () => change({ pose: sliders.map((slider) => slider.input.value).join("_") }));
-    input.addEventListener("focus", () => tell(`Number ${d + 1} of ${SIZE} of the capsule`, "mask"));
+    for (const reached of ["pointerenter", "focus"])
+      input.addEventListener(reached, () => tell(`Number ${d + 1} of ${SIZE}: ${two(input.value / 100)}`, "mask"));
     return { input, output };
   });
   $("reset-pose").addEventListener("click", () => change({ pose: "" }));

@@ -43,7 +43,7 @@ function discs(values, color, top, aside) {
   return Array.from(values, (value, place) => {
     const cx = GRID.first + GRID.step * ((place % GRID.columns) + aside / 2);
     const cy = GRID.first + GRID.step * Math.floor(place / GRID.columns);
-    const r = 0.75 * GRID.step * Math.sqrt(Math.min(1, Math.abs(value) / top));
+    const r = 0.75 * GRID.step * Math.sqrt(Math.min(1, Math.abs(value) / Math.max(top, 1e-6)));
     const style = value < 0 ? { fill: "none", stroke: color, "stroke-width": GRID.step / 10 } : { fill: color, "fill-opacity": 0.8 };
     return shape("circle", { cx, cy, r: r.toFixed(2), ...style });
   }).join("");

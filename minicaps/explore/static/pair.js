@@ -6,7 +6,7 @@ const COLORS = ["blue", "orange"];
 function makePair(change) {
   const strip = makeStrip($("seconds"), (n) => change({ second: n }));
   const overlay = makeOverlay("couplings to the two longest capsules");
-  $("pair-overlay").append(overlay.figure);
+  $("pair-overlay").prepend(overlay.figure);
   $("remove").addEventListener("click", () => change({ second: -1 }));
 
   function render({ situation: { second }, image, look: { votes }, last, ranking }) {

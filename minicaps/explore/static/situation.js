@@ -66,8 +66,9 @@ const FIELDS = {
 };
 const FIRST = Object.fromEntries(Object.entries(FIELDS).map(([name, field]) => [name, field.first]));
 
+// An address may also be the name of a tab alone, as in the links of the lessons.
 function fromAddress(text) {
-  const found = { ...FIRST };
+  const tab = text.replace(/^#/, ""), found = { ...FIRST, ...(TABS.includes(tab) ? { tab } : {}) };
   for (const [name, value] of new URLSearchParams(text.replace(/^#/, ""))) {
     const read = Object.hasOwn(FIELDS, name) ? FIELDS[name].read(value) : undefined;
     if (read !== undefined) found[name] = read;

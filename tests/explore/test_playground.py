@@ -301,7 +301,7 @@ def test_the_keyboard_moves_chooses_and_removes_votes(open_votes):
     assert "vote 11 " in page.evaluate(FOCUSED)
 
 
-def test_the_state_is_told_to_screen_readers(open_votes):
+def test_screen_readers_announce_the_state(open_votes):
     page = open_votes("#hand")
     live = page.locator("#live[aria-live=polite]")
     wait_until(page, "document.getElementById('live').textContent.includes('iteration 3 of 10')")

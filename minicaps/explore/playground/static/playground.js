@@ -112,7 +112,7 @@ function showNumbers(method, now, current) {
     : `Child ${child}: shares ${sharesText(current.shares[at])}`;
 }
 
-// What a screen reader is told once the reader rests
+// What screen readers announce once nothing has changed for a moment
 function spoken(method, now, current) {
   const value = current.value === null ? "" : ` Objective ${fixed(current.value)}.`;
   const followers = (j) => sum(column(current.shares, j)).toFixed(1);

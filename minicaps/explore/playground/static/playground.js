@@ -269,6 +269,7 @@ function play() {
 }
 
 function connect() {
+  if (DATA.lessons !== null) Object.assign($("home"), { hidden: false, href: `${DATA.lessons}index.html` });
   const group = (label, options) => {
     const element = Object.assign(document.createElement("optgroup"), { label });
     element.append(...options);

@@ -392,6 +392,7 @@ def test_play_shows_all_iterations_and_the_curve_chooses_one(open_votes):
 ODD = [
     "#", "#nothing", "#%F0%9F", "#wholes&=&&&K", "#wholes&method=constructor",
     "#wholes&K=abc&r=-3&J=0", "#wholes&K=1e999&r=1e9&T=5&J=99", "#hand&cut=0,1,2",
+    "#wholes&constructor=1&toString=2", "#wholes&u999=1,1",
     "#wholes&u3=1&u4=,&u5=1,2,3&v9=1,1&a3=2", "#twelve&u900A=1,1&u0B=1e9,-1e9",
     "#twelve&method=kmeans", "#shapes&sigma2=0&covariance=fixed", "#sigma&sigma2=0.0001&J=6",
     "#two-in-one&v0=0,0&v1=0,0&v2=0,0", "#ghosts&lambda=1e4&betaU=-10",
@@ -406,6 +407,13 @@ def test_an_odd_address_shows_something_finite(open_votes, place):
     assert page.locator(".handle.vote").count() >= 1
     svg = page.locator("main").inner_html()
     assert "NaN" not in svg and "Infinity" not in svg
+
+
+def test_an_encoded_address_shows_the_same(open_votes):
+    votes = "situation().votes.flat()"
+    plain = open_votes("#wholes&u3=1,-0.5&K=2").evaluate(votes)
+    assert plain[3] == [1, -0.5]
+    assert open_votes("#wholes%26u3=1%2C-0.5&K=2").evaluate(votes) == plain
 
 
 def test_the_page_fits_a_phone(open_votes):

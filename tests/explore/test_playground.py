@@ -301,7 +301,7 @@ def test_the_keyboard_moves_chooses_and_removes_votes(open_votes):
     assert "vote 11 " in page.evaluate(FOCUSED)
 
 
-def test_the_state_is_told_to_screen_readers(open_votes):
+def test_screen_readers_announce_the_state(open_votes):
     page = open_votes("#hand")
     live = page.locator("#live[aria-live=polite]")
     wait_until(page, "document.getElementById('live').textContent.includes('iteration 3 of 10')")
@@ -326,6 +326,16 @@ def test_everything_has_a_name_and_is_reached_by_the_tab_key(open_votes):
         for _ in range(page.evaluate("missing.size") + 5):
             page.keyboard.press("Tab")
         assert page.evaluate("[...missing].map((one) => one.outerHTML)") == []
+
+
+def test_a_chart_that_is_not_drawn_yet_can_be_clicked(open_votes):
+    click = """() => {
+      const picked = [];
+      const chart = new Chart(document.body, "a chart", (x) => picked.push(x));
+      chart.svg.dispatchEvent(new PointerEvent("pointerdown", { clientX: 100, clientY: 100 }));
+      return picked;
+    }"""
+    assert open_votes().evaluate(click) == []
 
 
 def test_every_method_and_number_of_parents_can_be_chosen(open_votes):
@@ -382,6 +392,7 @@ def test_play_shows_all_iterations_and_the_curve_chooses_one(open_votes):
 ODD = [
     "#", "#nothing", "#%F0%9F", "#wholes&=&&&K", "#wholes&method=constructor",
     "#wholes&K=abc&r=-3&J=0", "#wholes&K=1e999&r=1e9&T=5&J=99", "#hand&cut=0,1,2",
+    "#wholes&constructor=1&toString=2", "#wholes&u999=1,1",
     "#wholes&u3=1&u4=,&u5=1,2,3&v9=1,1&a3=2", "#twelve&u900A=1,1&u0B=1e9,-1e9",
     "#twelve&method=kmeans", "#shapes&sigma2=0&covariance=fixed", "#sigma&sigma2=0.0001&J=6",
     "#two-in-one&v0=0,0&v1=0,0&v2=0,0", "#ghosts&lambda=1e4&betaU=-10",
@@ -396,6 +407,13 @@ def test_an_odd_address_shows_something_finite(open_votes, place):
     assert page.locator(".handle.vote").count() >= 1
     svg = page.locator("main").inner_html()
     assert "NaN" not in svg and "Infinity" not in svg
+
+
+def test_an_encoded_address_shows_the_same(open_votes):
+    votes = "situation().votes.flat()"
+    plain = open_votes("#wholes&u3=1,-0.5&K=2").evaluate(votes)
+    assert plain[3] == [1, -0.5]
+    assert open_votes("#wholes%26u3=1%2C-0.5&K=2").evaluate(votes) == plain
 
 
 def test_the_page_fits_a_phone(open_votes):

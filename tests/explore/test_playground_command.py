@@ -19,7 +19,7 @@ def test_the_page_is_written_and_opened(tmp_path, monkeypatch, capsys):
     assert "wrote other.html" in capsys.readouterr().out
 
 
-def test_a_page_that_cannot_be_written_is_told(tmp_path, capsys):
+def test_a_page_that_cannot_be_written_is_an_error_message(tmp_path, capsys):
     assert main(["--no-browser", "--out", str(tmp_path / "missing" / "votes.html")]) == 1
     assert "cannot write" in capsys.readouterr().err
 

@@ -335,3 +335,6 @@ def test_a_lesson_leads_to_its_situation_in_the_playground_and_back(visit):
     assert page.locator("#preset").input_value() == "twelve"
     page.locator("#preset-lesson").click()
     page.wait_for_url("**/10_agreement.html")
+    page.go_back()
+    page.locator("#home").click()
+    page.wait_for_url("**/index.html")

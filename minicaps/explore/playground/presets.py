@@ -92,7 +92,7 @@ def clustering(u):
             method="soft", K=1, T=40, r=40, starts=u[[33, 34, 35]]),
         preset("symmetry", "9.11", "Symmetry that does not break", (
             "All centers start at the mean of the votes. Equal centers get equal shares, so they"
-            " stay equal forever. Drag one start by a hair."),
+            " stay equal forever. Drag one start a little."),
             votes="wholes", method="soft", K=0.5, T=40, r=40, starts=np.tile(m, (3, 1))),
         preset("nudge", "9.11", "A millionth breaks it", (
             "The starts differ by a millionth. At K = 0.5, differences are multiplied by 2Kλ = 3.1"
@@ -107,8 +107,8 @@ def clustering(u):
             " of C into the crowd on the left, and K-means finds 17.8."),
             votes="wholes", method="kmeans", T=10, r=10, starts=u[STUCK]),
         preset("sums", "9.9", "Sums count followers", (
-            "Centers are sums, so their lengths tell the number of votes: 12, 26 and 51 for crowds"
-            " of 6, 12 and 24. With soft K-means, all three have a length near 2."),
+            "Centers are sums, so their lengths grow with the number of votes: 12, 26 and 51 for"
+            " crowds of 6, 12 and 24. With soft K-means, all three have a length near 2."),
             votes="wholes", method="spherical", K=5, T=40, r=40, starts=u[[0, 6, 18]]),
     ]  # fmt: skip
 
@@ -128,7 +128,7 @@ def agreement():
             "Both parents get the same votes, up to a millionth. With added logits, the difference"
             " grows until each face has its own parent, after about 40 iterations."),
             method="added", K=1, T=100, r=30),
-        preset("faces-temperature", "10.9", "Two faces in one parent, unless it is cold", (
+        preset("faces-temperature", "10.9", "Two faces in one parent", (
             "Renewed logits at K = 1 leave both faces in both parents. Raise K: the parents part"
             " between 1.5 and 2."),
             votes="faces", method="renewed", K=1, T=1000, r=1000),

@@ -13,16 +13,17 @@ function ticks(low, high, count = 4) {
 
 const short = (value) =>
   (Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(0)
-    : String(+value.toPrecision(4))).replace("-", "−");
+    : String(+value.toPrecision(6))).replace("-", "−");
 
 const words = (x, y, anchor, text) => `<text x="${x}" y="${y}" text-anchor="${anchor}">${text}</text>`;
 
 class Chart {
   // `picked(x)` is told the place on the horizontal axis that the reader clicks or drags to.
   constructor(element, label, picked) {
+    this.back = null; // from pixels to the horizontal axis, once something is drawn
     this.svg = svg("svg", { role: "img", "aria-label": label }, element);
     const pick = (event) => {
-      if (event.type === "pointermove" && !event.buttons) return;
+      if (!this.back || (event.type === "pointermove" && !event.buttons)) return;
       const box = this.svg.getBoundingClientRect();
       picked(this.back(event.clientX - box.left));
     };
@@ -34,7 +35,7 @@ class Chart {
   open({ x, y, log = false, xLabel, xTicks }) {
     const width = Math.max(this.svg.clientWidth, 200), height = Math.max(170, Math.min(230, width * 0.52));
     const put = log ? Math.log : (value) => value;
-    const least = 1e-6 * Math.max(Math.abs(y[0]), Math.abs(y[1]), 1e-6); // more would enlarge rounding errors
+    const least = 1e-4 * Math.max(Math.abs(y[0]), Math.abs(y[1]), 1e-6); // more would enlarge rounding errors
     const pad = Math.max(0.06 * (y[1] - y[0]), least), [low, high] = [y[0] - pad, y[1] + pad];
     const span = put(x[1]) - put(x[0]) || 1;
     this.x = (value) => LEFT + ((put(value) - put(x[0])) / span) * (width - LEFT - RIGHT);

@@ -88,7 +88,7 @@ function handlesOf({ ids, votes, strengths, starts }, method, current, n) {
 const sharesText = (shares) =>
   shares.map((c, j) => `${NAMES[j < state.J ? j : -1] ?? "orphans"} ${c.toFixed(2)}`).join(", ");
 
-const fixed = (value, digits = 3) => value.toFixed(digits).replace("-", "−");
+const fixed = (value, digits = 3) => (+value.toFixed(digits) || 0).toFixed(digits).replace("-", "−"); // no −0
 
 function showNumbers(method, now, current) {
   const value = current.value === null ? "–" : fixed(current.value);
@@ -112,9 +112,9 @@ function showNumbers(method, now, current) {
     : `Child ${child}: shares ${sharesText(current.shares[at])}`;
 }
 
-// What a screen reader is told once the reader rests
+// What screen readers announce once nothing has changed for a moment
 function spoken(method, now, current) {
-  const value = current.value === null ? "" : ` Objective ${current.value.toPrecision(4)}.`;
+  const value = current.value === null ? "" : ` Objective ${fixed(current.value)}.`;
   const followers = (j) => sum(column(current.shares, j)).toFixed(1);
   const each = current.places.map((v, j) =>
     `${NAMES[j]} at ${v.map((n) => fixed(n, 2)).join(", ")} with ${followers(j)} followers`);
@@ -269,6 +269,7 @@ function play() {
 }
 
 function connect() {
+  if (DATA.lessons !== null) Object.assign($("home"), { hidden: false, href: `${DATA.lessons}index.html` });
   const group = (label, options) => {
     const element = Object.assign(document.createElement("optgroup"), { label });
     element.append(...options);

@@ -91,19 +91,29 @@ function number(text, low, high) {
   return Number.isNaN(value) ? undefined : Math.min(Math.max(value, low), high);
 }
 
+// Programs that pass links on may write "," as "%2C"
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function read(hash) {
-  const [id, ...parts] = hash.slice(1).split("&");
+  const [id, ...parts] = decoded(hash.slice(1)).split("&");
   begin(id);
   for (const part of parts) {
     const [key, text = ""] = part.split("=");
     const pair = text.split(",").map((one) => number(one, -1e3, 1e3));
     const place = pair.length === 2 && !pair.includes(undefined) ? pair : null;
-    const value = CHECKS[key]?.(text), share = number(text, 0, 1);
+    const value = Object.hasOwn(CHECKS, key) ? CHECKS[key](text) : undefined;
+    const share = number(text, 0, 1);
     if (value !== undefined) state[key] = value;
-    else if (place && /^u\d{1,3}[A-F]?$/.test(key)) state.votes[key.slice(1)] = place;
+    else if (place && /^u\d{1,4}[A-F]?$/.test(key)) state.votes[key.slice(1)] = place;
     else if (place && /^v[0-5]$/.test(key)) state.starts[key.slice(1)] = place;
-    else if (share !== undefined && /^a\d{1,3}$/.test(key)) state.strengths[key.slice(1)] = share;
-    else if (key === "cut") state.cut = text.split(",").filter((id) => /^\d{1,3}$/.test(id)).map(Number);
+    else if (share !== undefined && /^a\d{1,4}$/.test(key)) state.strengths[key.slice(1)] = share;
+    else if (key === "cut") state.cut = text.split(",").filter((id) => /^\d{1,4}$/.test(id)).map(Number);
   }
   if (family() !== METHODS[state.preset.method].family) state.method = state.preset.method;
   while (situation().ids.length < state.J) state.cut.length ? state.cut.pop() : state.J--;

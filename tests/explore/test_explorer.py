@@ -365,6 +365,11 @@ def test_the_name_of_a_tab_is_an_address(start, tab):
     assert start(f"#{tab}").locator(f"#panel-{tab}").is_visible()
 
 
+def test_an_address_that_was_encoded_on_its_way_is_understood(start):
+    page = start("#image%3D0%26tab%3dknobs")
+    assert longest(page) == "0" and page.locator("#panel-knobs").is_visible()
+
+
 def test_a_changed_address_changes_the_page(start):
     page = start(FOUR)
     page.evaluate("location.hash = '#image=0&tab=knobs'")

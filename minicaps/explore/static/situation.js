@@ -66,10 +66,12 @@ const FIELDS = {
 };
 const FIRST = Object.fromEntries(Object.entries(FIELDS).map(([name, field]) => [name, field.first]));
 
-// An address may also be the name of a tab alone, as in the links of the lessons.
+// An address may also be the name of a tab alone, as in the links of the lessons. Programs that pass
+// links on encode its signs.
 function fromAddress(text) {
-  const tab = text.replace(/^#/, ""), found = { ...FIRST, ...(TABS.includes(tab) ? { tab } : {}) };
-  for (const [name, value] of new URLSearchParams(text.replace(/^#/, ""))) {
+  const plain = text.replace(/^#/, "").replace(/%3D/gi, "=").replace(/%26/g, "&");
+  const found = { ...FIRST, ...(TABS.includes(plain) ? { tab: plain } : {}) };
+  for (const [name, value] of new URLSearchParams(plain)) {
     const read = Object.hasOwn(FIELDS, name) ? FIELDS[name].read(value) : undefined;
     if (read !== undefined) found[name] = read;
   }

@@ -105,6 +105,7 @@ def _facts(model):
         "shape": list(model.config["input_shape"]),
         "classes": list(model.class_names),
         "multi": model.multi,
+        "loss": model.loss or "margin",
         "background": expected.background,
         "centred": expected.centred,
         "parameters": model.number_of_parameters(),

@@ -7,6 +7,7 @@ function makePair(change) {
   const strip = makeStrip($("seconds"), (n) => change({ second: n }));
   const overlay = makeOverlay("couplings to the two longest capsules");
   $("pair-overlay").prepend(overlay.figure);
+  $("single").hidden = NETWORK.multi;
   $("remove").addEventListener("click", () => change({ second: -1 }));
 
   function render({ situation: { second }, image, look: { votes }, last, ranking }) {

@@ -3,12 +3,14 @@
 
 const LESSONS = {
   convolution: ["04_convolution", "4.4", "y = max(0, Σ x w + b)"],
-  squash: ["06_squash", "6.1", "v = n²/(1 + n²) · s/n, with n = |s|"],
+  squash: ["06_squash", "6.1", NETWORK.primary.squash === "paper" ? "v = n²/(1 + n²) · s/n, with n = |s|"
+    : `v = g(n) · s/n, with n = |s| and the squash ${NETWORK.primary.squash}`],
   vote: ["07_votes", "7.4", "û<sub>j|i</sub> = W<sub>ij</sub>ᵀ u<sub>i</sub>"],
   coupling: ["10_agreement", "10.2", "c<sub>ij</sub> = e<sup>b<sub>ij</sub></sup> / Σ<sub>k</sub> e<sup>b<sub>ik</sub></sup>"],
   first: ["10_agreement", "10.8", "all couplings are 1/J, as b = 0"],
   sum: ["10_agreement", "10.3", "s<sub>j</sub> = Σ<sub>i</sub> c<sub>ij</sub> û<sub>j|i</sub>"],
-  length: ["11_loss_and_decoder", "11.2", "trained to be above 0.9 for the class that is there, and below 0.1 for others"],
+  length: ["11_loss_and_decoder", "11.2", NETWORK.loss === "margin"
+    ? "trained to be above 0.9 for the class that is there, and below 0.1 for others" : `trained with the loss ${NETWORK.loss}`],
   mask: ["11_loss_and_decoder", "11.7", "all capsules but one are set to zero, then decoded"],
 };
 // The rule by which logits change between iterations

@@ -6,6 +6,7 @@ COMMANDS = {
     "predict": "classify images with a trained network",
     "plot": "draw figures of a run",
     "export": "write a network as an ONNX or safetensors file",
+    "explore": "open a page in which a trained network computes in the browser",
     "data": "list, fetch and show data sets",
     "bench": "measure speed and memory",
     "experiments": "reproduce the experiments of the papers",

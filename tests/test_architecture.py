@@ -28,7 +28,7 @@ ROOMS = (
     ("models",),
     ("runs", "plotting"),
     ("export",),
-    ("train", "evaluate", "bench", "predict"),
+    ("train", "evaluate", "bench", "predict", "explore"),
     ("experiments", "plot"),
 )
 ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

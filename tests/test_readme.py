@@ -12,7 +12,7 @@ import minicaps
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-PAGES += [*ROOT.glob("minicaps/*/README.md"), *ROOT.glob("lessons/*.md")]
+PAGES += [*ROOT.glob("minicaps/**/README.md"), *ROOT.glob("lessons/*.md")]
 PAGES += [*ROOT.glob("lessons/reference/*.md")]
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
 
@@ -65,8 +65,10 @@ def test_every_link_to_a_file_has_its_target(path):
         file = path.parent / target if target else path
         assert file.exists(), f"{path.name} links {target}"
         if place:
-            headings = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), flags=re.MULTILINE)
-            anchors = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+            there = file.read_text("utf-8")
+            headings = re.findall(r"^#+ (.+)$", there, flags=re.MULTILINE)
+            anchors = set(re.findall(r'<a name="([^"]+)">', there))
+            anchors |= {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
             assert place in anchors, f"{path.name} links {target}#{place}"
 
 

@@ -167,10 +167,11 @@ def _warned_once(name):
 # ---- options
 
 
-def parser_for_run(name, about, examples):
+def parser_for_run(name, about, examples, *, otherwise=None):
     """Return a parser for a command that uses a trained network RUN.
 
-    about, examples: texts that are shown verbatim.
+    about, examples: texts that are shown verbatim. otherwise: what is used without RUN, in words,
+    if RUN may be left out.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m {name}",
@@ -179,7 +180,9 @@ def parser_for_run(name, about, examples):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     text = "run folder (its best epoch is used) or checkpoint file"
-    parser.add_argument("run", metavar="RUN", type=Path, help=text)
+    text += f" (default: {otherwise})" if otherwise else ""
+    nargs = "?" if otherwise else None
+    parser.add_argument("run", metavar="RUN", type=Path, nargs=nargs, help=text)
     return parser
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from lessons.machinery.page import LESSONS, find_pages
 from lessons.machinery.web import reference
+from minicaps.explore import playground
+from minicaps.explore.explorer import explorer_of
 
 SITE = LESSONS.parent / "_site"
 NEEDED = ("sphinx", "myst_parser", "furo", "mathjax")
@@ -51,6 +53,8 @@ def build(site=SITE):
         stage(source)
         _run_sphinx(source, made)
         _copy_maths(made / "_static" / "mathjax")
+        playground.write(made / "votes.html", lessons="")
+        (made / "explorer.html").write_text(explorer_of("mnist", lessons=""), "utf-8")
         _replace(site, made)
 
 
@@ -76,7 +80,7 @@ def stage(folder):
     shutil.copytree(LESSONS / "results", folder / "results")
     names = [path.stem for path in find_pages(LESSONS)]
     for name in names:
-        text = (LESSONS / f"{name}.md").read_text("utf-8")
+        text = link_pages((LESSONS / f"{name}.md").read_text("utf-8"))
         quote = r"```{code-block} python\n:caption: \1"
         text = re.sub(r"^\n?```python source=(\S+)$", quote, text, flags=re.MULTILINE)
         (folder / f"{name}.md").write_text(text, "utf-8")
@@ -84,12 +88,23 @@ def stage(folder):
     for path in references:
         text = reference.expand(path.read_text("utf-8"))
         (folder / f"reference_{path.name}").write_text(text, "utf-8")
-    contents = (LESSONS / "README.md").read_text("utf-8")
+    contents = link_pages((LESSONS / "README.md").read_text("utf-8"))
     contents = re.sub(r"\(reference/(\w+)\.md\)", r"(reference_\1.md)", contents)
     contents = re.sub(r"^To write or change a lesson.*\n", "", contents, flags=re.MULTILINE)
     contents += _tree("Lessons", names)
     contents += _tree("Reference", [f"reference_{path.stem}" for path in references])
     (folder / "index.md").write_text(contents, "utf-8")
+
+
+def link_pages(text):
+    """Let links to the manuals of the explorer and the playground lead to the pages themselves.
+
+    They become HTML, because Sphinx knows only the pages that it has made.
+    """
+    for manual, page in (("explore", "explorer"), ("explore/playground", "votes")):
+        link = rf"\[([^]]*)\]\(\.\./minicaps/{manual}/README\.md(#[\w-]*)?\)"
+        text = re.sub(link, rf'<a href="{page}.html\2">\1</a>', text)
+    return text
 
 
 def _tree(caption, names):

@@ -1,0 +1,1 @@
+"""Pages in which a network or a routing computes in the browser."""

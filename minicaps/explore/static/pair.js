@@ -1,0 +1,35 @@
+"use strict";
+// Two digits: a second test image laid over the first, and the two longest capsules drawn apart.
+
+const COLORS = ["blue", "orange"];
+
+function makePair(change) {
+  const strip = makeStrip($("seconds"), (n) => change({ second: n }));
+  const overlay = makeOverlay("couplings to the two longest capsules");
+  $("pair-overlay").prepend(overlay.figure);
+  $("single").hidden = NETWORK.multi;
+  $("remove").addEventListener("click", () => change({ second: -1 }));
+
+  function render({ situation: { second }, image, look: { votes }, last, ranking }) {
+    strip.mark(second);
+    $("remove").disabled = second < 0;
+    paint($("pair-seen"), image);
+    const [a, b] = ranking;
+    const added = [a, b].map((j) => pushes(votes, last, j)), top = Math.max(...added.flatMap((x) => [...x]));
+    overlay.render(image, added.map((values, n) => [values, `var(--${COLORS[n]})`]), top);
+    $("pair-names").innerHTML = [a, b].map((j, n) =>
+      `<span class="${COLORS[n]}">■ ${escaped(NAMES[j])}, length ${two(last.lengths[j])}</span>`).join(" ");
+    if (!NETWORK.decoder) return;
+    const drawn = [a, b].map((j) => reconstruct(NETWORK, last.poses, j)), tints = COLORS.map(rgb);
+    drawn.forEach((one, n) => tinted($(`pair-drawn-${n}`), [one], [tints[n]]));
+    tinted($("pair-both"), drawn, tints);
+  }
+  return { render };
+}
+
+// Draw images in one color each; where they overlap, the colors add up.
+function tinted(canvas, images, tints) {
+  const gray = images.map((image) => inChannels(image, 1).data);
+  paintPixels(canvas, HEIGHT, WIDTH, (k) =>
+    [0, 1, 2].map((c) => Math.min(255, gray.reduce((sum, data, n) => sum + data[k] * tints[n][c], 0))));
+}

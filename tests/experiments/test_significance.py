@@ -17,7 +17,7 @@ def test_a_wilson_interval_is_that_of_scipy(wrong, count):
     assert wilson(wrong / count, count) == pytest.approx((expected.low, expected.high), abs=1e-6)
 
 
-SINGLE = ["mnist", "mnist_paper", "capsule_cnn", "pooling_cnn", "matrix_capsnet"]
+SINGLE = ["mnist_paper", "capsule_cnn", "pooling_cnn", "matrix_capsnet"]
 
 
 @pytest.mark.parametrize("name", SINGLE)

@@ -19,7 +19,9 @@ from minicaps.runs import checkpoint
 from minicaps.train import __main__ as train
 
 # 36 training images in 5 batches, the last of 4, and 4 for validation
-TINY = ["--limit", "40", "--batch-size", "8", "--epochs", "1", "--device", "cpu", "--quiet"]
+TINY = ["--limit", "40", "--batch-size", "8", "--epochs", "1", "--device", "cpu"]
+TINY += ["--schedule", "exponential"]  # runs of more epochs begin like those of fewer
+TINY += ["--quiet"]  # the last, so that it is easily left out
 NETWORK = {
     "convolutions": ((4, 5, 2),),
     "primary": (2, 4, 5, 2),

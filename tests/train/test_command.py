@@ -51,6 +51,7 @@ def whole(tmp_path_factory):
     here = tmp_path_factory.mktemp("whole")
     command = ["python", "-m", "minicaps.train", "--limit", "60", "--epochs", "2"]
     command += ["--batch-size", "16", "--out", "runs/a run", "--device", "cpu"]
+    command += ["--schedule", "exponential"]
     done = subprocess.run(
         [sys.executable, *command[1:]],
         cwd=here,

@@ -17,7 +17,7 @@ from PIL import Image
 from thinning import thinned, thinned_rows
 
 from lessons.__main__ import main
-from lessons.machinery import figures
+from lessons.machinery import figures, moving
 from lessons.machinery.check import find_problems, update
 from lessons.machinery.notebook import make_notebook
 from lessons.machinery.page import LESSONS, find_pages, read_blocks
@@ -84,6 +84,16 @@ def test_no_page_holds_a_sentence_of_its_chinese_sources():
     for path in PAGES:
         text = re.sub("《[^》]*》", "", path.read_text("utf-8"))
         assert not re.search("[\u3001-\u3011\u4e00-\u9fff\uff00-\uffef]{12}", text), path.name
+
+
+def test_the_figure_that_moves_is_what_its_code_draws():
+    """Up to the last digit of a coordinate, which another processor may round differently."""
+    kept, made = moving.TARGET.read_text("utf-8"), moving.figure()
+    number = r"\d+\.\d"
+    assert re.sub(number, "", kept).count("<animate") == 42 + 3 * 2
+    found, expected = (np.array(re.findall(number, text), float) for text in (made, kept))
+    np.testing.assert_allclose(found, expected, atol=0.11)
+    assert moving.TARGET.name in (LESSONS / "README.md").read_text("utf-8")
 
 
 def test_every_picture_is_on_a_page():

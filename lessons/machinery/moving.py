@@ -1,0 +1,83 @@
+"""The figure that moves on the first page: three centers find three crowds of votes.
+
+    python -m lessons.machinery.moving    # writes lessons/figures/00_crowds.svg
+
+The votes are those of section 9.1, and every frame is an iteration of soft K-means.
+"""
+
+import numpy as np
+
+from lessons.machinery.page import LESSONS
+from minicaps.clustering import soft_kmeans
+
+TARGET = LESSONS / "figures" / "00_crowds.svg"
+TITLE = "Three centers start in one crowd of votes, and each ends in a crowd of its own"
+COLORS = np.array([[0, 114, 178], [213, 94, 0], [0, 158, 115]])  # Okabe and Ito, RGB
+START = [27, 30, 26]  # the votes where the centers start: all of the largest crowd
+ITERATIONS, STILL = 15, 5  # frames that move, then frames of rest
+SECONDS, TIMES = 8, 3
+WIDTH, HEIGHT, SCALE = 640, 280, 44  # pixels; pixels per unit of the votes
+
+
+def votes():
+    """Return the 42 votes (42, 2) of section 9.1."""
+    rng = np.random.default_rng(0)
+    turn = np.pi * np.array([1 / 2, 7 / 6, 11 / 6])
+    middles = 2 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    crowds = zip(middles, (6, 12, 24), strict=True)
+    return np.concatenate([middle + 0.5 * rng.normal(size=(n, 2)) for middle, n in crowds])
+
+
+def frames(u):
+    """Return the centers (T, 3, 2) and the shares (T, I, 3) of all frames."""
+    rounds = [*range(1, ITERATIONS + 1), *[ITERATIONS] * STILL]
+    options = {"inverse_temperature": 1.0, "start": u[START]}
+    found = [soft_kmeans(u, 3, iterations=r, **options) for r in rounds]
+    centers = [u[START], *(f.centres for f in found)]
+    shares = [found[0].responsibilities, *(f.responsibilities for f in found)]
+    return np.stack(centers), np.stack(shares)
+
+
+def figure():
+    """Return the animated figure as the text of an SVG file."""
+    u = votes()
+    centers, shares = frames(u)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
+        f"<title>{TITLE}</title>",
+    ]
+    for at, share in zip(_pixels(u), shares.swapaxes(0, 1), strict=True):
+        colors = [_color(mix) for mix in share @ COLORS]
+        lines.append(_dot(at, 5, colors[-1]) + _animated("fill", colors) + "</circle>")
+    for j, path in enumerate(centers.swapaxes(0, 1)):
+        x, y = _pixels(path).T
+        moves = _animated("cx", x) + _animated("cy", y)
+        ring = 'stroke="#888" stroke-width="2.5" fill-opacity="0.85"'
+        lines.append(_dot((x[-1], y[-1]), 11, _color(COLORS[j]), ring) + moves + "</circle>")
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _pixels(points):
+    return np.array([WIDTH / 2, 0.6 * HEIGHT]) + SCALE * points * [1, -1]
+
+
+def _dot(at, radius, color, more=""):
+    return f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="{radius}" fill="{color}" {more}>'
+
+
+def _color(rgb):
+    return "#{:02x}{:02x}{:02x}".format(*np.rint(rgb).astype(int))
+
+
+def _animated(attribute, values):
+    """Let an attribute run through values and stay at the last."""
+    texts = (v if isinstance(v, str) else f"{v:.1f}" for v in values)
+    return (
+        f'<animate attributeName="{attribute}" dur="{SECONDS}s" repeatCount="{TIMES}"'
+        f' fill="freeze" values="{";".join(texts)}"/>'
+    )
+
+
+if __name__ == "__main__":
+    TARGET.write_text(figure(), "utf-8")
+    print(TARGET)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from tiny_runs import (
+    TINY,
     assert_equal_runs,
     edit,
     go_on,
@@ -260,8 +261,7 @@ def test_an_interrupted_run_on_composed_pictures_goes_on_bit_equal(monkeypatch, 
     whole = run(*options, out="whole")
     with monkeypatch.context() as patch:
         send_in_call(patch, Trainer, "_step", 7)
-        assert train.main(["--limit", "40", "--batch-size", "8", "--device", "cpu", "--quiet",
-                           "--out", "cut", *options]) == 130  # fmt: skip
+        assert train.main([*TINY, "--out", "cut", *options]) == 130
     assert_equal_runs(go_on("cut"), whole)
 
 

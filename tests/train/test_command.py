@@ -141,6 +141,7 @@ def test_the_configuration_is_complete(whole):
     folder, *_ = whole
     config = json.loads((folder / "config.json").read_text())
     given = {"limit": 60, "epochs": 2, "batch_size": 16, "out": "runs/a run", "device": "cpu"}
+    given["schedule"] = "exponential"
     assert config["options"] == complete(given).to_dict()
     for name in ("best.npz", "last.npz"):
         meta = saved(folder, name)[1]

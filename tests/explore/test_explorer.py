@@ -377,17 +377,48 @@ def test_a_changed_address_changes_the_page(start):
     assert longest(page) == "0" and page.locator("#panel-knobs").is_visible()
 
 
+TASKS = [("inside", "t=1"), ("inside", "r=10"), ("knobs", "tab"), ("break", "rotate=50")]
+
+
+def take(page, number):
+    page.locator(".tasks button").nth(number).click()
+    settle(page)
+
+
 def test_the_tasks_lead_to_their_situations(start):
     page = start()
-    links = page.locator(".tasks a")
-    for number, (tab, field) in enumerate(
-        [("inside", "t=1"), ("inside", "r=10"), ("knobs", "tab"), ("break", "rotate=50")]
-    ):
-        links.nth(number).click()
-        settle(page)
+    for number, (tab, field) in enumerate(TASKS):
+        take(page, number)
         assert page.locator(f"#panel-{tab}").is_visible()
         assert field in page.evaluate("location.hash")
         assert longest(page) == "4" or tab == "break"
+
+
+def test_the_tasks_keep_what_was_drawn_until_another_image_is_taken(start):
+    page = start()
+    draw(page, SEVEN)
+    drawn = pixels(page, "seen")
+    for number in (1, 2):
+        take(page, number)
+        assert np.array_equal(pixels(page, "seen"), drawn)
+    take(page, 3)
+    assert re.search(r"ink=.*rotate=50", page.evaluate("location.hash"))
+    page.locator("#mend").click()
+    settle(page)
+    assert np.array_equal(pixels(page, "seen"), drawn)
+    take(page, 0)
+    assert page.evaluate("location.hash") == f"{FOUR}&t=1"
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_task_scrolls_to_its_tab_on_a_phone(start, number):
+    page = start(width=375, height=812)
+    page.locator(".tasks summary").click()
+    take(page, number)
+    assert -1 <= page.evaluate("document.querySelector('.tabs').getBoundingClientRect().top") < 400
+
+
+# ---- what the page says
 
 
 def test_the_tab_key_reaches_everything(start):

@@ -146,11 +146,16 @@ function startControls() {
   $("facts").textContent = `${NETWORK.parameters.toLocaleString("en")} weights, ${CHILDREN} children, ${PARENTS} parents`;
 }
 
-// The tasks start from an image in the middle of the list, which is a 4 of MNIST.
+// One button takes an image in the middle of the list, which is a 4 of MNIST, as it is. All others keep
+// the image, which the visitor may have drawn.
 function startTasks() {
   const labels = DATA.examples.labels, chosen = Math.min(12, labels.length - 1);
-  for (const link of document.querySelectorAll("a[data-situation]"))
-    link.href = toAddress({ ...fromAddress(link.dataset.situation), image: chosen });
+  for (const button of document.querySelectorAll("[data-situation]"))
+    button.addEventListener("click", () => {
+      const { situation: text, fresh } = button.dataset;
+      change({ ...(fresh === undefined ? {} : { ...FIRST, image: chosen }), ...fieldsOf(text) });
+      requestAnimationFrame(showTabs);
+    });
   for (const place of document.querySelectorAll(".task-name")) place.textContent = labels[chosen];
   for (const place of document.querySelectorAll(".with-examples")) place.hidden = labels.length === 0;
   for (const place of document.querySelectorAll(".with-beside")) place.hidden = !BESIDE;
@@ -159,3 +164,9 @@ function startTasks() {
 
 startControls();
 update();
+// Scroll to the tabs if they are out of sight, as they are below the drawing on a phone.
+function showTabs() {
+  const tabs = document.querySelector(".tabs"), { top } = tabs.getBoundingClientRect();
+  if (top < 0 || top > innerHeight / 2) tabs.scrollIntoView();
+}
+

@@ -421,6 +421,59 @@ def test_a_task_scrolls_to_its_tab_on_a_phone(start, number):
 # ---- what the page says
 
 
+def reach(page, target, *keys):
+    page.locator(target).focus()
+    for key in keys:
+        page.keyboard.press(key)
+    return page.locator("#readout").inner_text()
+
+
+def test_what_is_told_follows_every_change(start):
+    page = start(FOUR)
+    readout = page.locator("#readout")
+    told = reach(page, "#couplings", *["ArrowRight"] * 20, *["ArrowDown"] * 4)
+    assert re.match(r"Iteration 3: Child 21 .* gives 0\.\d\d to 4", told)
+    slide(page, "field-t", 1)
+    assert re.match(r"Iteration 1: Child 21 .* gives 0\.10 to 4", readout.inner_text())
+    page.locator("#field-rule").select_option("leaky")
+    settle(page)
+    assert "gives 0.10 to 4" not in readout.inner_text()  # the 4 is a 10th without the orphans
+    before = reach(page, "#votes", "ArrowRight")
+    page.locator("#examples button").first.click()
+    settle(page)
+    after = readout.inner_text()
+    assert "votes for 0" in after and "votes for 4" in before
+    page.locator("#tab-knobs").click()
+    settle(page)
+    assert readout.inner_text().startswith("Point at")
+
+
+def test_what_is_told_of_a_bar_is_the_length_beside_it(start):
+    page = start(FOUR)
+    page.locator(".bar").nth(4).focus()
+    page.evaluate("change({ rotate: 60 })")
+    settle(page)
+    told = page.locator("#readout").inner_text()
+    assert float(re.search(r"\|v\| = (\d\.\d+)", told)[1]) == pytest.approx(
+        length_of(page, "4"), abs=6e-3
+    )
+    dense = page.evaluate("denseScores(BESIDE, computed().image)[4]")
+    assert f"probability {dense:.3f}" in told
+
+
+def test_what_is_no_longer_there_is_not_told(start):
+    page = start(FOUR + "&r=10")
+    page.locator("#film .frame").nth(9).focus()
+    assert "Iteration 10" in page.locator("#readout").inner_text()
+    slide(page, "field-r", 3)
+    assert page.locator("#readout").inner_text().startswith("Point at")
+    page = start(FOUR + "&tab=break")
+    page.wait_for_timeout(1500)
+    assert "rotate" in reach(page, "#curve", "ArrowRight")
+    slide(page, "field-noise", 30)
+    assert "rotate" not in page.locator("#readout").inner_text()
+
+
 def test_the_tab_key_reaches_everything(start):
     page = start(FOUR)
     keys = "a[href], button, input, select, summary, [tabindex='0']"

@@ -7,7 +7,7 @@ function makeBars(change) {
     row.innerHTML = `<span class="name">${escaped(name)}</span><span class="track"><i class="length"></i>${BESIDE ? '<i class="beside"></i>' : ""}</span><span class="number"></span>`;
     row.addEventListener("click", () => change({ parent: j }));
     for (const reached of ["pointerenter", "focus"])
-      row.addEventListener(reached, () => tell(`${row.dataset.text}${row.dataset.beside ?? ""}`, "length"));
+      row.addEventListener(reached, () => tell(row, () => [`${row.dataset.text}${row.dataset.beside ?? ""}`, "length"]));
     $("bars").append(row);
     return row;
   });

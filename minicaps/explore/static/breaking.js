@@ -36,7 +36,7 @@ function makeBreaking(change, judge) {
   tellPoints($("curve"), () => curve.points.map(({ x, y }) => [x, y]), (k) => {
     const { value, own, other, beside } = curve.points[k], [label, unit] = KNOBS[curve.knob];
     const dense = BESIDE ? `, dense-cnn ${two(beside)}` : "";
-    tell(`${label} ${value}${unit}: |v| ${two(own)} for ${NAMES[curve.target]}, ${two(other)} for the longest other${dense}`, "length");
+    return [`${label} ${value}${unit}: |v| ${two(own)} for ${NAMES[curve.target]}, ${two(other)} for the longest other${dense}`, "length"];
   });
 
   // The curve of a knob is computed a point at a time, so that the page stays awake.
@@ -82,6 +82,7 @@ function makeBreaking(change, judge) {
       class: kind, d: curve.points.map((point, k) => `${k ? "L" : "M"}${point.x.toFixed(1)} ${above(point[name]).toFixed(1)}`).join(""),
     });
     $("curve-lines").innerHTML = line("other", "other") + (BESIDE ? line("beside", "dense") : "") + line("own", "own");
+    tellAgain();
   }
 
   function render(shown) {

@@ -65,6 +65,7 @@ function update() {
   bars.render(shown);
   views[situation.tab].render(shown);
   showFields(shown);
+  tellAgain();
   later.beside(shown.image);
   later.address();
   later.words(shown);
@@ -80,7 +81,7 @@ function delayed(milliseconds, work) {
 }
 
 const later = {
-  beside: delayed(0, (image) => BESIDE && bars.renderBeside(denseScores(BESIDE, image))),
+  beside: delayed(0, (image) => BESIDE && (bars.renderBeside(denseScores(BESIDE, image)), tellAgain())),
   address: delayed(250, () => history.replaceState(null, "", toAddress(situation))),
   words: delayed(600, (shown) => ($("state").textContent = inWords(shown))),
 };

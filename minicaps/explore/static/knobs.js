@@ -8,7 +8,7 @@ function makeKnobs(change) {
     $("sliders").append(element("label", { for: `knob-${d}` }, `v${subscript(d + 1)}`, input, output));
     input.addEventListener("input", () => change({ pose: sliders.map((slider) => slider.input.value).join("_") }));
     for (const reached of ["pointerenter", "focus"])
-      input.addEventListener(reached, () => tell(`Number ${d + 1} of ${SIZE}: ${two(input.value / 100)}`, "mask"));
+      input.addEventListener(reached, () => tell(input, () => [`Number ${d + 1} of ${SIZE}: ${two(input.value / 100)}`, "mask"]));
     return { input, output };
   });
   $("reset-pose").addEventListener("click", () => change({ pose: "" }));

@@ -303,6 +303,12 @@ def test_a_second_digit_is_laid_over_and_both_are_drawn(start):
     assert pixels(page, "seen").sum() == alone
 
 
+def test_pictures_of_a_pair_are_of_one_size_on_a_phone(start):
+    page = start(FOUR + "&tab=pair&second=3", width=375, height=812)
+    boxes = [one.bounding_box() for one in page.locator("#panel-pair .pictures figure").all()]
+    assert len(boxes) == 5 and len({round(box["width"]) for box in boxes}) == 1
+
+
 def test_a_rotation_breaks_the_network_and_the_curve_shows_it(start):
     page = start(FOUR + "&tab=break")
     intact = length_of(page, "4")
@@ -339,6 +345,30 @@ def test_every_tab_fits_phones_and_desktops(start, tab, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(f"#panel-{tab}").is_visible()
     assert page.locator("[role=tabpanel]:visible").count() == 1
+
+
+def bottom_of(page, selector):
+    return page.locator(selector).last.evaluate("(one) => one.getBoundingClientRect().bottom")
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (1440, 800), (1280, 1000)])
+def test_the_bars_are_in_sight_while_somebody_draws(start, size):
+    page = start(FOUR, width=size[0], height=size[1])
+    top = "document.querySelector('#readout').getBoundingClientRect().top"
+    for scrolled in ("document.querySelector('.explorer').offsetTop", "document.body.scrollHeight"):
+        page.evaluate(f"scrollTo(0, {scrolled})")
+        assert page.locator("#paper").evaluate("(one) => one.getBoundingClientRect().top") >= 0
+        assert max(bottom_of(page, ".bar"), bottom_of(page, ".side .keys")) <= page.evaluate(top)
+
+
+@pytest.mark.parametrize("size", [(1024, 768), (1100, 900), (800, 600)])
+def test_the_bars_are_reached_in_a_smaller_window(start, size):
+    page = start(FOUR, width=size[0], height=size[1])
+    page.evaluate("scrollTo(0, 0)")
+    beyond = bottom_of(page, ".side .keys") - page.evaluate("innerHeight") + 60
+    page.evaluate(f"scrollTo(0, {max(0, beyond)})")
+    top = page.evaluate("document.querySelector('#readout').getBoundingClientRect().top")
+    assert bottom_of(page, ".side .keys") <= top
 
 
 def test_dark_mode_changes_the_page_and_its_pictures(start):

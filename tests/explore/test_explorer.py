@@ -309,6 +309,19 @@ def test_pictures_of_a_pair_are_of_one_size_on_a_phone(start):
     assert len(boxes) == 5 and len({round(box["width"]) for box in boxes}) == 1
 
 
+def test_the_discs_of_all_parents_have_one_scale(start):
+    page, code = (
+        start(FOUR),
+        "(all) => Math.max(...all.map((one) => Number(one.getAttribute('r'))))",
+    )
+    largest = {}
+    for name in ("4", "0"):
+        page.locator("#field-parent").select_option(name)
+        settle(page)
+        largest[name] = page.locator("#film circle").evaluate_all(code)
+    assert length_of(page, "0") < 0.2 and largest["0"] < largest["4"] / 2
+
+
 def test_a_rotation_breaks_the_network_and_the_curve_shows_it(start):
     page = start(FOUR + "&tab=break")
     intact = length_of(page, "4")
@@ -502,6 +515,40 @@ def test_what_is_no_longer_there_is_not_told(start):
     assert "rotate" in reach(page, "#curve", "ArrowRight")
     slide(page, "field-noise", 30)
     assert "rotate" not in page.locator("#readout").inner_text()
+
+
+def test_an_empty_sheet_shows_nothing(start):
+    page = start(FOUR)
+    assert page.locator("#answer").inner_text() == "4"
+    page.locator("#clear").click()
+    settle(page)
+    assert page.locator("#answer").inner_text() == "nothing is there"
+    assert page.locator("#state").inner_text().startswith("Nothing is there.")
+    page.locator("#field-rule").select_option("distance")  # all capsules are short, also of a digit
+    page.locator("#examples button").nth(12).click()
+    settle(page)
+    assert page.locator("#answer").inner_text() == longest(page)
+    assert "trained with sums" in page.locator("#rule-words").inner_text()
+
+
+@pytest.mark.parametrize(
+    "address, words",
+    [
+        ("", "This is how the network was trained."),
+        ("&r=5", "The network was trained with 3 iterations of this rule."),
+        ("&rule=leaky", "its votes are the same here, only the rule is another."),
+    ],
+)
+def test_the_page_says_how_the_network_was_trained(start, address, words):
+    page = start(FOUR + address)
+    assert page.locator("#trained").inner_text().endswith(words)
+    assert ("orphans" in page.locator("#rule-words").inner_text()) == ("leaky" in address)
+
+
+def test_the_entropy_of_equal_shares_is_one(start):
+    for rule in ("accumulate", "leaky"):
+        page = start(f"{FOUR}&tab=break&r=1&rule={rule}")
+        assert "entropy of the couplings 1.00" in page.locator("#before-text").inner_text()
 
 
 def test_the_tab_key_reaches_everything(start):

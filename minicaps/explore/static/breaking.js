@@ -88,9 +88,9 @@ function makeBreaking(change, judge) {
   function render(shown) {
     const { situation, whole: image, last } = shown, before = judge(image, situation), target = before.winner;
     const added = [before, shown].map(({ look: { votes }, last: all }) => pushes(votes, all, target));
-    const top = Math.max(...added[0]);
+    const top = largestPush(before.look.votes, [before.last]);
     [image, shown.image].forEach((one, k) => overlays[k].render(one, [[added[k], "var(--sky)"]], top));
-    const words = [before.last, last].map(({ lengths: all, couplings }) => `|v| ${two(all[target])}, entropy of the couplings ${two(entropy(couplings))} (equal shares: ${two(Math.log(PARENTS))})`);
+    const words = [before.last, last].map((one) => `|v| ${two(one.lengths[target])}, entropy of the couplings ${two(entropy(one))} (1: equal shares)`);
     $("before-text").textContent = words[0];
     $("after-text").textContent = words[1];
     document.querySelectorAll(".target-name").forEach((place) => (place.textContent = NAMES[target]));

@@ -90,6 +90,7 @@ const later = {
 function inWords({ last, ranking, parent, situation: { tab, rotate, second }, history, t }) {
   const [first, next] = ranking.map((j) => `${NAMES[j]} with length ${two(last.lengths[j])}`);
   const parts = [`The longest capsule is ${first}, then ${next}.`];
+  if (!isThere(last.lengths[ranking[0]], situation)) parts.unshift("Nothing is there.");
   if (second >= 0) parts.push(`A second image, ${DATA.examples.labels[second]}, is laid over the first.`);
   if (rotate) parts.push(`The image is rotated by ${rotate} degrees.`);
   if (tab === "inside") {
@@ -144,7 +145,7 @@ function startControls() {
   $("whole").addEventListener("click", () => change(intactOf({})));
   addEventListener("hashchange", () => ((situation = fromAddress(location.hash)), update()));
   darkMode.addEventListener("change", update);
-  $("facts").textContent = `${NETWORK.parameters.toLocaleString("en")} weights, ${CHILDREN} children, ${PARENTS} parents`;
+  $("facts").textContent = `${NETWORK.parameters.toLocaleString("en")} weights; its ${CHILDREN} parts are the children, its ${PARENTS} classes the parents`;
 }
 
 // One button takes an image in the middle of the list, which is a 4 of MNIST, as it is. All others keep

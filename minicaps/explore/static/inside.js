@@ -72,7 +72,7 @@ function makeInside(change) {
 
   const film = [];
   function renderFilm({ look: { votes }, history, parent, t, image }) {
-    const added = history.map((iteration) => pushes(votes, iteration, parent)), top = Math.max(...added.flatMap((x) => [...x]));
+    const added = history.map((iteration) => pushes(votes, iteration, parent)), top = largestPush(votes, history);
     while (film.length < history.length) {
       const k = film.length, overlay = makeOverlay(""), caption = element("span");
       const button = element("button", { type: "button", class: "frame" }, overlay.figure, caption);
@@ -161,14 +161,18 @@ function makeInside(change) {
     renderCouplings(shown);
     document.querySelectorAll(".parent-name").forEach((place) => (place.textContent = NAMES[parent]));
     document.querySelectorAll(".iteration").forEach((place) => (place.textContent = `${t + 1} of ${history.length}`));
-    const own = rule === FIRST.rule && (shown.situation.r === FIRST.r || rule === "learned");
-    const trained = RULE_CHOICES.find(([name]) => name === FIRST.rule)[2];
-    $("trained").textContent = own ? "This is how the network was trained."
-      : `The network was trained with ${trained} and ${FIRST.r} iterations; its votes are the same here, only the rule is another.`;
+    $("trained").textContent = howTrained(shown.situation);
     const [file, number, equation] = ruleLesson(rule);
     $("rule-equation").innerHTML = `${equation} <span class="muted">${linked(file, number)}</span>`;
+    $("rule-words").innerHTML = ruleWords(rule);
   }
   return { render };
+}
+
+function howTrained({ rule, r }) {
+  const trained = RULE_CHOICES.find(([name]) => name === FIRST.rule)[2];
+  if (rule !== FIRST.rule) return `The network was trained with ${trained} and ${FIRST.r} iterations; its votes are the same here, only the rule is another.`;
+  return r === FIRST.r || rule === "learned" ? "This is how the network was trained." : `The network was trained with ${FIRST.r} iterations of this rule.`;
 }
 
 function nameOf(i) {

@@ -24,9 +24,8 @@ function makeKnobs(change) {
     });
     paint($("knobs-seen"), image);
     paint($("knobs-drawn"), reconstruct(NETWORK, poses, parent));
-    const [before, after] = [last.lengths[parent], Math.hypot(...own)];
-    $("knobs-text").textContent = pose === "" ? `The capsule of ${NAMES[parent]}, length ${two(before)}`
-      : `The capsule of ${NAMES[parent]}, turned: length ${two(after)}, was ${two(before)}`;
+    $("knobs-text").textContent = pose === "" ? `The capsule of ${NAMES[parent]}, length ${two(last.lengths[parent])}`
+      : `The capsule of ${NAMES[parent]}, turned: you changed what it looks like, so its length no longer says whether it is there.`;
     $("reset-pose").disabled = pose === "";
   }
   return { render };

@@ -303,6 +303,25 @@ def test_a_second_digit_is_laid_over_and_both_are_drawn(start):
     assert pixels(page, "seen").sum() == alone
 
 
+def test_pictures_of_a_pair_are_of_one_size_on_a_phone(start):
+    page = start(FOUR + "&tab=pair&second=3", width=375, height=812)
+    boxes = [one.bounding_box() for one in page.locator("#panel-pair .pictures figure").all()]
+    assert len(boxes) == 5 and len({round(box["width"]) for box in boxes}) == 1
+
+
+def test_the_discs_of_all_parents_have_one_scale(start):
+    page, code = (
+        start(FOUR),
+        "(all) => Math.max(...all.map((one) => Number(one.getAttribute('r'))))",
+    )
+    largest = {}
+    for name in ("4", "0"):
+        page.locator("#field-parent").select_option(name)
+        settle(page)
+        largest[name] = page.locator("#film circle").evaluate_all(code)
+    assert length_of(page, "0") < 0.2 and largest["0"] < largest["4"] / 2
+
+
 def test_a_rotation_breaks_the_network_and_the_curve_shows_it(start):
     page = start(FOUR + "&tab=break")
     intact = length_of(page, "4")
@@ -341,6 +360,30 @@ def test_every_tab_fits_phones_and_desktops(start, tab, width):
     assert page.locator("[role=tabpanel]:visible").count() == 1
 
 
+def bottom_of(page, selector):
+    return page.locator(selector).last.evaluate("(one) => one.getBoundingClientRect().bottom")
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (1440, 800), (1280, 1000)])
+def test_the_bars_are_in_sight_while_somebody_draws(start, size):
+    page = start(FOUR, width=size[0], height=size[1])
+    top = "document.querySelector('#readout').getBoundingClientRect().top"
+    for scrolled in ("document.querySelector('.explorer').offsetTop", "document.body.scrollHeight"):
+        page.evaluate(f"scrollTo(0, {scrolled})")
+        assert page.locator("#paper").evaluate("(one) => one.getBoundingClientRect().top") >= 0
+        assert max(bottom_of(page, ".bar"), bottom_of(page, ".side .keys")) <= page.evaluate(top)
+
+
+@pytest.mark.parametrize("size", [(1024, 768), (1100, 900), (800, 600)])
+def test_the_bars_are_reached_in_a_smaller_window(start, size):
+    page = start(FOUR, width=size[0], height=size[1])
+    page.evaluate("scrollTo(0, 0)")
+    beyond = bottom_of(page, ".side .keys") - page.evaluate("innerHeight") + 60
+    page.evaluate(f"scrollTo(0, {max(0, beyond)})")
+    top = page.evaluate("document.querySelector('#readout').getBoundingClientRect().top")
+    assert bottom_of(page, ".side .keys") <= top
+
+
 def test_dark_mode_changes_the_page_and_its_pictures(start):
     page = start(FOUR, color_scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
@@ -377,17 +420,135 @@ def test_a_changed_address_changes_the_page(start):
     assert longest(page) == "0" and page.locator("#panel-knobs").is_visible()
 
 
+TASKS = [("inside", "t=1"), ("inside", "r=10"), ("knobs", "tab"), ("break", "rotate=50")]
+
+
+def take(page, number):
+    page.locator(".tasks button").nth(number).click()
+    settle(page)
+
+
 def test_the_tasks_lead_to_their_situations(start):
     page = start()
-    links = page.locator(".tasks a")
-    for number, (tab, field) in enumerate(
-        [("inside", "t=1"), ("inside", "r=10"), ("knobs", "tab"), ("break", "rotate=50")]
-    ):
-        links.nth(number).click()
-        settle(page)
+    for number, (tab, field) in enumerate(TASKS):
+        take(page, number)
         assert page.locator(f"#panel-{tab}").is_visible()
         assert field in page.evaluate("location.hash")
         assert longest(page) == "4" or tab == "break"
+
+
+def test_the_tasks_keep_what_was_drawn_until_another_image_is_taken(start):
+    page = start()
+    draw(page, SEVEN)
+    drawn = pixels(page, "seen")
+    for number in (1, 2):
+        take(page, number)
+        assert np.array_equal(pixels(page, "seen"), drawn)
+    take(page, 3)
+    assert re.search(r"ink=.*rotate=50", page.evaluate("location.hash"))
+    page.locator("#mend").click()
+    settle(page)
+    assert np.array_equal(pixels(page, "seen"), drawn)
+    take(page, 0)
+    assert page.evaluate("location.hash") == f"{FOUR}&t=1"
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_task_scrolls_to_its_tab_on_a_phone(start, number):
+    page = start(width=375, height=812)
+    page.locator(".tasks summary").click()
+    take(page, number)
+    assert -1 <= page.evaluate("document.querySelector('.tabs').getBoundingClientRect().top") < 400
+
+
+# ---- what the page says
+
+
+def reach(page, target, *keys):
+    page.locator(target).focus()
+    for key in keys:
+        page.keyboard.press(key)
+    return page.locator("#readout").inner_text()
+
+
+def test_what_is_told_follows_every_change(start):
+    page = start(FOUR)
+    readout = page.locator("#readout")
+    told = reach(page, "#couplings", *["ArrowRight"] * 20, *["ArrowDown"] * 4)
+    assert re.match(r"Iteration 3: Child 21 .* gives 0\.\d\d to 4", told)
+    slide(page, "field-t", 1)
+    assert re.match(r"Iteration 1: Child 21 .* gives 0\.10 to 4", readout.inner_text())
+    page.locator("#field-rule").select_option("leaky")
+    settle(page)
+    assert "gives 0.10 to 4" not in readout.inner_text()  # the 4 is a 10th without the orphans
+    before = reach(page, "#votes", "ArrowRight")
+    page.locator("#examples button").first.click()
+    settle(page)
+    after = readout.inner_text()
+    assert "votes for 0" in after and "votes for 4" in before
+    page.locator("#tab-knobs").click()
+    settle(page)
+    assert readout.inner_text().startswith("Point at")
+
+
+def test_what_is_told_of_a_bar_is_the_length_beside_it(start):
+    page = start(FOUR)
+    page.locator(".bar").nth(4).focus()
+    page.evaluate("change({ rotate: 60 })")
+    settle(page)
+    told = page.locator("#readout").inner_text()
+    assert float(re.search(r"\|v\| = (\d\.\d+)", told)[1]) == pytest.approx(
+        length_of(page, "4"), abs=6e-3
+    )
+    dense = page.evaluate("denseScores(BESIDE, computed().image)[4]")
+    assert f"probability {dense:.3f}" in told
+
+
+def test_what_is_no_longer_there_is_not_told(start):
+    page = start(FOUR + "&r=10")
+    page.locator("#film .frame").nth(9).focus()
+    assert "Iteration 10" in page.locator("#readout").inner_text()
+    slide(page, "field-r", 3)
+    assert page.locator("#readout").inner_text().startswith("Point at")
+    page = start(FOUR + "&tab=break")
+    page.wait_for_timeout(1500)
+    assert "rotate" in reach(page, "#curve", "ArrowRight")
+    slide(page, "field-noise", 30)
+    assert "rotate" not in page.locator("#readout").inner_text()
+
+
+def test_an_empty_sheet_shows_nothing(start):
+    page = start(FOUR)
+    assert page.locator("#answer").inner_text() == "4"
+    page.locator("#clear").click()
+    settle(page)
+    assert page.locator("#answer").inner_text() == "nothing is there"
+    assert page.locator("#state").inner_text().startswith("Nothing is there.")
+    page.locator("#field-rule").select_option("distance")  # all capsules are short, also of a digit
+    page.locator("#examples button").nth(12).click()
+    settle(page)
+    assert page.locator("#answer").inner_text() == longest(page)
+    assert "trained with sums" in page.locator("#rule-words").inner_text()
+
+
+@pytest.mark.parametrize(
+    "address, words",
+    [
+        ("", "This is how the network was trained."),
+        ("&r=5", "The network was trained with 3 iterations of this rule."),
+        ("&rule=leaky", "its votes are the same here, only the rule is another."),
+    ],
+)
+def test_the_page_says_how_the_network_was_trained(start, address, words):
+    page = start(FOUR + address)
+    assert page.locator("#trained").inner_text().endswith(words)
+    assert ("orphans" in page.locator("#rule-words").inner_text()) == ("leaky" in address)
+
+
+def test_the_entropy_of_equal_shares_is_one(start):
+    for rule in ("accumulate", "leaky"):
+        page = start(f"{FOUR}&tab=break&r=1&rule={rule}")
+        assert "entropy of the couplings 1.00" in page.locator("#before-text").inner_text()
 
 
 def test_the_tab_key_reaches_everything(start):

@@ -147,9 +147,9 @@ wholes&r=15|objective|22.109|9|iteration 15: L =  22.109
 wholes|objective|17.749|9|iteration 40: L =  17.749
 symmetry|centers apart|0.000|9|K 0.5: 0e+00 apart, at the end 0.000
 nudge|centers apart|3.855|9|K 0.5: 1e-06 apart, at the end 3.855
-nudge|2Kλ|3.106|9|grows by 3.106, 2Kλ 3.106
+nudge|largest variance|3.106|9|grows by 3.106, 2Kλ 3.106
 nudge&K=0.1|centers apart|0.000|9|K 0.1: 1e-06 apart, at the end 0.000
-nudge&K=0.1|2Kλ|0.621|9|grows by 0.621, 2Kλ 0.621
+nudge&K=0.1|largest variance|0.621|9|grows by 0.621, 2Kλ 0.621
 two-in-one|objective|64.7|9|worst end 64.7
 two-in-one&v2=-2,-1|objective|17.8|9|best end 17.8
 sums|length|12.0 26.2 50.7|9|sums [12.  26.2 50.7]
@@ -220,7 +220,26 @@ def test_the_curve_over_the_temperature_forks_where_centers_part(open_votes):
         options = {"start": preset["starts"], "iterations": 1000, "inverse_temperature": K}
         assert np.allclose(places, soft_kmeans(u, 3, **options).centres, atol=1e-6)
         assert (np.ptp(places, axis=0).max() > 1e-3) == (2 * K * variance > 1)  # (9.11)
-    assert "2Kλ = 1" in page.locator("#temperature-chart").text_content()
+    assert "2K · variance = 1" in page.locator("#temperature-chart").text_content()
+
+
+def test_the_name_of_the_threshold_covers_no_curve(open_votes):
+    page = open_votes("#temperature")
+    wait_until(page, "known.sweep.lines?.length > 20 && temperature.svg.textContent")
+    box = "one.getBoundingClientRect()"
+    name = page.locator("#temperature-chart text", has_text="2K")
+    bottom = name.evaluate(f"(one) => {box}.bottom")
+    tops = page.locator("#temperature-chart .branch").evaluate_all(
+        f"(all) => all.map((one) => {box}.top)"
+    )
+    assert len(tops) == 3 and bottom <= min(tops)
+
+
+@pytest.mark.parametrize(
+    "place, words", [("#wholes", "smaller: how badly"), ("#shapes", "larger: how well")]
+)
+def test_the_objective_is_said_without_symbols(open_votes, place, words):
+    assert words in open_votes(place).locator("#objective-plain").inner_text()
 
 
 # ---- What a reader does

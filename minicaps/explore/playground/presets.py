@@ -95,12 +95,13 @@ def clustering(u):
             " stay equal forever. Drag one start a little."),
             votes="wholes", method="soft", K=0.5, T=40, r=40, starts=np.tile(m, (3, 1))),
         preset("nudge", "9.11", "A millionth breaks it", (
-            "The starts differ by a millionth. At K = 0.5, differences are multiplied by 2Kλ = 3.1"
-            " in each iteration; at K = 0.1, they shrink."),
+            "The starts differ by a millionth. At K = 0.5, differences are multiplied by 3.1 in"
+            " each iteration, 2K times the largest variance of the votes (λ in the lesson). At"
+            " K = 0.1, they shrink."),
             votes="wholes", method="soft", K=0.5, T=100, r=100, starts=nudged),
         preset("temperature", "9.11", "The temperature at which parents part", (
-            "Raise K. One center becomes two where 2Kλ = 1, then three: the curve over K shows"
-            " both forks."),
+            "Raise K. One center becomes two where 2K times the largest variance is 1, then"
+            " three: the curve over K shows both forks."),
             votes="wholes", method="soft", K=0.12, T=1000, r=1000, starts=nudged),
         preset("two-in-one", "9.12", "Two wholes in one parent", (
             "K-means is stuck at L = 64.7: B and C share a crowd, and A holds two. Drag the start"

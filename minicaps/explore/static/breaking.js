@@ -36,7 +36,7 @@ function makeBreaking(change, judge) {
   tellPoints($("curve"), () => curve.points.map(({ x, y }) => [x, y]), (k) => {
     const { value, own, other, beside } = curve.points[k], [label, unit] = KNOBS[curve.knob];
     const dense = BESIDE ? `, dense-cnn ${two(beside)}` : "";
-    tell(`${label} ${value}${unit}: |v| ${two(own)} for ${NAMES[curve.target]}, ${two(other)} for the longest other${dense}`, "length");
+    return [`${label} ${value}${unit}: |v| ${two(own)} for ${NAMES[curve.target]}, ${two(other)} for the longest other${dense}`, "length"];
   });
 
   // The curve of a knob is computed a point at a time, so that the page stays awake.
@@ -82,14 +82,15 @@ function makeBreaking(change, judge) {
       class: kind, d: curve.points.map((point, k) => `${k ? "L" : "M"}${point.x.toFixed(1)} ${above(point[name]).toFixed(1)}`).join(""),
     });
     $("curve-lines").innerHTML = line("other", "other") + (BESIDE ? line("beside", "dense") : "") + line("own", "own");
+    tellAgain();
   }
 
   function render(shown) {
     const { situation, whole: image, last } = shown, before = judge(image, situation), target = before.winner;
     const added = [before, shown].map(({ look: { votes }, last: all }) => pushes(votes, all, target));
-    const top = Math.max(...added[0]);
+    const top = largestPush(before.look.votes, [before.last]);
     [image, shown.image].forEach((one, k) => overlays[k].render(one, [[added[k], "var(--sky)"]], top));
-    const words = [before.last, last].map(({ lengths: all, couplings }) => `|v| ${two(all[target])}, entropy of the couplings ${two(entropy(couplings))} (equal shares: ${two(Math.log(PARENTS))})`);
+    const words = [before.last, last].map((one) => `|v| ${two(one.lengths[target])}, entropy of the couplings ${two(entropy(one))} (1: equal shares)`);
     $("before-text").textContent = words[0];
     $("after-text").textContent = words[1];
     document.querySelectorAll(".target-name").forEach((place) => (place.textContent = NAMES[target]));

@@ -72,35 +72,36 @@ function askedColor(name) {
 // ---- cells that tell their number
 
 // Let a pointer, or the arrow keys after a focus, choose one of columns × rows cells of an element.
-// tell(column, row) says what is there. size() returns [columns, rows], which may change.
-function tellCells(target, size, tell) {
+// describe(column, row) returns what is there, as in readout.js. size() returns [columns, rows], which may change.
+function tellCells(target, size, describe) {
   let cell = [0, 0];
   const box = element("span", { class: "cell", hidden: "" });
   target.parentElement.classList.add("cells");
   target.parentElement.append(box);
   target.tabIndex = 0;
-  const choose = (column, row, marked) => {
+  const within = (place) => size().map((end, axis) => Math.min(end - 1, Math.max(0, place[axis])));
+  const choose = (...place) => {
     const [columns, rows] = size();
-    cell = [Math.min(columns - 1, Math.max(0, column)), Math.min(rows - 1, Math.max(0, row))];
+    cell = within(place);
     const { offsetLeft, offsetTop, offsetWidth, offsetHeight } = target instanceof SVGElement ? boxOf(target) : target;
     const [w, h] = [offsetWidth / columns, offsetHeight / rows];
-    box.hidden = !marked;
+    box.hidden = false;
     box.style.cssText = `left:${offsetLeft + cell[0] * w}px;top:${offsetTop + cell[1] * h}px;width:${w}px;height:${h}px`;
-    tell(...cell);
+    tell(target, () => describe(...within(cell)));
   };
   target.addEventListener("pointermove", (event) => {
     const place = target.getBoundingClientRect(), [columns, rows] = size();
     choose(
       Math.floor(((event.clientX - place.left) / place.width) * columns),
-      Math.floor(((event.clientY - place.top) / place.height) * rows), true);
+      Math.floor(((event.clientY - place.top) / place.height) * rows));
   });
   for (const name of ["pointerleave", "blur"]) target.addEventListener(name, () => (box.hidden = true));
-  target.addEventListener("focus", () => target.matches(":focus-visible") && choose(...cell, true));
+  target.addEventListener("focus", () => target.matches(":focus-visible") && choose(...cell));
   target.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (!step) return;
     event.preventDefault();
-    choose(cell[0] + step[0], cell[1] + step[1], true);
+    choose(cell[0] + step[0], cell[1] + step[1]);
   });
 }
 
@@ -113,21 +114,25 @@ function boxOf(target) {
 }
 
 // Let a pointer choose the nearest of some points of an SVG, and the arrow keys the next one.
-function tellPoints(svg, points, tellPoint) {
+function tellPoints(svg, points, describe) {
   let chosen = 0;
+  const choose = (k) => {
+    chosen = k;
+    tell(svg, () => k < points().length && describe(k));
+  };
   svg.tabIndex = 0;
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect(), { width, height } = svg.viewBox.baseVal;
     const [x, y] = [((event.clientX - box.left) * width) / box.width, ((event.clientY - box.top) * height) / box.height];
     if (points().length === 0) return;
     const far = points().map(([u, v]) => Math.hypot(u - x, v - y));
-    tellPoint((chosen = far.indexOf(Math.min(...far))));
+    choose(far.indexOf(Math.min(...far)));
   });
-  svg.addEventListener("focus", () => points().length && tellPoint(Math.min(chosen, points().length - 1)));
+  svg.addEventListener("focus", () => points().length && choose(Math.min(chosen, points().length - 1)));
   svg.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
     if (!step || points().length === 0) return;
     event.preventDefault();
-    tellPoint((chosen = (chosen + step + points().length) % points().length));
+    choose((chosen + step + points().length) % points().length);
   });
 }

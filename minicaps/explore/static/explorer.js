@@ -65,6 +65,7 @@ function update() {
   bars.render(shown);
   views[situation.tab].render(shown);
   showFields(shown);
+  tellAgain();
   later.beside(shown.image);
   later.address();
   later.words(shown);
@@ -80,7 +81,7 @@ function delayed(milliseconds, work) {
 }
 
 const later = {
-  beside: delayed(0, (image) => BESIDE && bars.renderBeside(denseScores(BESIDE, image))),
+  beside: delayed(0, (image) => BESIDE && (bars.renderBeside(denseScores(BESIDE, image)), tellAgain())),
   address: delayed(250, () => history.replaceState(null, "", toAddress(situation))),
   words: delayed(600, (shown) => ($("state").textContent = inWords(shown))),
 };
@@ -89,6 +90,7 @@ const later = {
 function inWords({ last, ranking, parent, situation: { tab, rotate, second }, history, t }) {
   const [first, next] = ranking.map((j) => `${NAMES[j]} with length ${two(last.lengths[j])}`);
   const parts = [`The longest capsule is ${first}, then ${next}.`];
+  if (!isThere(last.lengths[ranking[0]], situation)) parts.unshift("Nothing is there.");
   if (second >= 0) parts.push(`A second image, ${DATA.examples.labels[second]}, is laid over the first.`);
   if (rotate) parts.push(`The image is rotated by ${rotate} degrees.`);
   if (tab === "inside") {
@@ -143,14 +145,19 @@ function startControls() {
   $("whole").addEventListener("click", () => change(intactOf({})));
   addEventListener("hashchange", () => ((situation = fromAddress(location.hash)), update()));
   darkMode.addEventListener("change", update);
-  $("facts").textContent = `${NETWORK.parameters.toLocaleString("en")} weights, ${CHILDREN} children, ${PARENTS} parents`;
+  $("facts").textContent = `${NETWORK.parameters.toLocaleString("en")} weights; its ${CHILDREN} parts are the children, its ${PARENTS} classes the parents`;
 }
 
-// The tasks start from an image in the middle of the list, which is a 4 of MNIST.
+// One button takes an image in the middle of the list, which is a 4 of MNIST, as it is. All others keep
+// the image, which the visitor may have drawn.
 function startTasks() {
   const labels = DATA.examples.labels, chosen = Math.min(12, labels.length - 1);
-  for (const link of document.querySelectorAll("a[data-situation]"))
-    link.href = toAddress({ ...fromAddress(link.dataset.situation), image: chosen });
+  for (const button of document.querySelectorAll("[data-situation]"))
+    button.addEventListener("click", () => {
+      const { situation: text, fresh } = button.dataset;
+      change({ ...(fresh === undefined ? {} : { ...FIRST, image: chosen }), ...fieldsOf(text) });
+      requestAnimationFrame(showTabs);
+    });
   for (const place of document.querySelectorAll(".task-name")) place.textContent = labels[chosen];
   for (const place of document.querySelectorAll(".with-examples")) place.hidden = labels.length === 0;
   for (const place of document.querySelectorAll(".with-beside")) place.hidden = !BESIDE;
@@ -159,3 +166,9 @@ function startTasks() {
 
 startControls();
 update();
+// Scroll to the tabs if they are out of sight, as they are below the drawing on a phone.
+function showTabs() {
+  const tabs = document.querySelector(".tabs"), { top } = tabs.getBoundingClientRect();
+  if (top < 0 || top > innerHeight / 2) tabs.scrollIntoView();
+}
+

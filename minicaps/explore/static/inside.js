@@ -23,7 +23,7 @@ function makeInside(change) {
     const { data, shape: [O, P, Q] } = now.look.maps[0], map = row * grid()[0] + column;
     if (map >= O) return;
     const values = data.subarray(map * P * Q, (map + 1) * P * Q);
-    tell(`Map ${map + 1} of ${O}: its largest value is ${two(Math.max(...values))}`, "convolution");
+    return [`Map ${map + 1} of ${O}: its largest value is ${two(Math.max(...values))}`, "convolution"];
   });
 
   function renderMaps({ data, shape: [O, P, Q] }) {
@@ -49,7 +49,7 @@ function makeInside(change) {
     if (i < 0) return;
     mark(i);
     const u = now.look.primary.subarray(i * N, (i + 1) * N);
-    tell(`${nameOf(i)}: |u| = ${two(Math.hypot(...u))}, u = (${Array.from(u, two).join(", ")})`, "squash");
+    return [`${nameOf(i)}: |u| = ${two(Math.hypot(...u))}, u = (${Array.from(u, two).join(", ")})`, "squash"];
   });
 
   function renderPrimary(primary) {
@@ -72,17 +72,13 @@ function makeInside(change) {
 
   const film = [];
   function renderFilm({ look: { votes }, history, parent, t, image }) {
-    const added = history.map((iteration) => pushes(votes, iteration, parent)), top = Math.max(...added.flatMap((x) => [...x]));
+    const added = history.map((iteration) => pushes(votes, iteration, parent)), top = largestPush(votes, history);
     while (film.length < history.length) {
       const k = film.length, overlay = makeOverlay(""), caption = element("span");
       const button = element("button", { type: "button", class: "frame" }, overlay.figure, caption);
       button.addEventListener("click", () => change({ t: k + 1 }));
       for (const reached of ["pointerenter", "focus"])
-        button.addEventListener(reached, () => {
-          const { sums, lengths: all } = now.history[k], j = now.parent;
-          const sum = lengths(sums.subarray(j * SIZE, (j + 1) * SIZE), SIZE)[0];
-          tell(`Iteration ${k + 1}: |s| = ${two(sum)} becomes |v| = ${two(all[j])} for ${NAMES[j]}`, now.situation.rule === "distance" ? RULE_LESSONS.distance : "sum");
-        });
+        button.addEventListener(reached, () => tell(button, () => describeIteration(k)));
       $("film").append(button);
       film.push({ button, overlay, caption });
     }
@@ -93,6 +89,13 @@ function makeInside(change) {
       button.setAttribute("aria-pressed", String(k === t));
       caption.textContent = `${k + 1}: |v| ${two(history[k].lengths[parent])}`;
     });
+  }
+
+  function describeIteration(k) {
+    const { sums, lengths: all } = now.history[k], j = now.parent;
+    const sum = lengths(sums.subarray(j * SIZE, (j + 1) * SIZE), SIZE)[0];
+    const lesson = now.situation.rule === "distance" ? RULE_LESSONS.distance : "sum";
+    return [`Iteration ${k + 1}: |s| = ${two(sum)} becomes |v| = ${two(all[j])} for ${NAMES[j]}`, lesson];
   }
 
   // ---- votes in the plane of the last pose (to the right) and the direction in which they vary most
@@ -117,21 +120,21 @@ function makeInside(change) {
       + dots.join("") + arrow(100, 120, dx, dy, { class: "pose" }) + shape("circle", { class: "mark", r: 9, cx: -20 });
   }
 
-  function tellVote(i) {
+  function describeVote(i) {
     mark(i);
     const j = now.parent, vote = now.look.votes.data.subarray((j * CHILDREN + i) * SIZE, (j * CHILDREN + i + 1) * SIZE);
     const c = now.history[now.t].couplings[j * CHILDREN + i];
-    tell(`${nameOf(i)} votes for ${NAMES[j]}: |û| = ${two(Math.hypot(...vote))}, coupling ${two(c)}`, "vote");
+    return [`${nameOf(i)} votes for ${NAMES[j]}: |û| = ${two(Math.hypot(...vote))}, coupling ${two(c)}`, "vote"];
   }
-  tellPoints($("votes"), () => points, tellVote);
+  tellPoints($("votes"), () => points, describeVote);
 
   // ---- all couplings: a row for each parent, a column for each child
 
   tellCells($("couplings"), () => [CHILDREN, rowsOf(now)], (i, j) => {
     mark(i);
     const { couplings, orphans } = now.history[now.t], c = j < PARENTS ? couplings[j * CHILDREN + i] : orphans[i];
-    const lesson = now.t === 0 && now.situation.rule !== "learned" ? "first" : "coupling";
-    tell(`Iteration ${now.t + 1}: ${nameOf(i)} gives ${two(c)} to ${j < PARENTS ? NAMES[j] : "no parent"}`, lesson);
+    const lesson = couplingLesson(now.situation.rule, now.t);
+    return [`Iteration ${now.t + 1}: ${nameOf(i)} gives ${two(c)} to ${j < PARENTS ? NAMES[j] : "no parent"}`, lesson];
   });
 
   const rowsOf = ({ history }) => PARENTS + (history[0].orphans ? 1 : 0);
@@ -158,14 +161,18 @@ function makeInside(change) {
     renderCouplings(shown);
     document.querySelectorAll(".parent-name").forEach((place) => (place.textContent = NAMES[parent]));
     document.querySelectorAll(".iteration").forEach((place) => (place.textContent = `${t + 1} of ${history.length}`));
-    const own = rule === FIRST.rule && (shown.situation.r === FIRST.r || rule === "learned");
-    const trained = RULE_CHOICES.find(([name]) => name === FIRST.rule)[2];
-    $("trained").textContent = own ? "This is how the network was trained."
-      : `The network was trained with ${trained} and ${FIRST.r} iterations; its votes are the same here, only the rule is another.`;
+    $("trained").textContent = howTrained(shown.situation);
     const [file, number, equation] = ruleLesson(rule);
     $("rule-equation").innerHTML = `${equation} <span class="muted">${linked(file, number)}</span>`;
+    $("rule-words").innerHTML = ruleWords(rule);
   }
   return { render };
+}
+
+function howTrained({ rule, r }) {
+  const trained = RULE_CHOICES.find(([name]) => name === FIRST.rule)[2];
+  if (rule !== FIRST.rule) return `The network was trained with ${trained} and ${FIRST.r} iterations; its votes are the same here, only the rule is another.`;
+  return r === FIRST.r || rule === "learned" ? "This is how the network was trained." : `The network was trained with ${FIRST.r} iterations of this rule.`;
 }
 
 function nameOf(i) {

@@ -8,7 +8,7 @@ function makeKnobs(change) {
     $("sliders").append(element("label", { for: `knob-${d}` }, `v${subscript(d + 1)}`, input, output));
     input.addEventListener("input", () => change({ pose: sliders.map((slider) => slider.input.value).join("_") }));
     for (const reached of ["pointerenter", "focus"])
-      input.addEventListener(reached, () => tell(`Number ${d + 1} of ${SIZE}: ${two(input.value / 100)}`, "mask"));
+      input.addEventListener(reached, () => tell(input, () => [`Number ${d + 1} of ${SIZE}: ${two(input.value / 100)}`, "mask"]));
     return { input, output };
   });
   $("reset-pose").addEventListener("click", () => change({ pose: "" }));
@@ -24,9 +24,8 @@ function makeKnobs(change) {
     });
     paint($("knobs-seen"), image);
     paint($("knobs-drawn"), reconstruct(NETWORK, poses, parent));
-    const [before, after] = [last.lengths[parent], Math.hypot(...own)];
-    $("knobs-text").textContent = pose === "" ? `The capsule of ${NAMES[parent]}, length ${two(before)}`
-      : `The capsule of ${NAMES[parent]}, turned: length ${two(after)}, was ${two(before)}`;
+    $("knobs-text").textContent = pose === "" ? `The capsule of ${NAMES[parent]}, length ${two(last.lengths[parent])}`
+      : `The capsule of ${NAMES[parent]}, turned: you changed what it looks like, so its length no longer says whether it is there.`;
     $("reset-pose").disabled = pose === "";
   }
   return { render };

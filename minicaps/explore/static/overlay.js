@@ -13,6 +13,14 @@ function pushes({ data: votes }, { couplings, sums }, j) {
   return found;
 }
 
+// The largest push of any position to any parent in these iterations: the full disc of all pictures of an image.
+function largestPush(votes, history) {
+  let top = 0;
+  for (const iteration of history)
+    for (let j = 0; j < PARENTS; j++) top = Math.max(top, ...pushes(votes, iteration, j));
+  return top;
+}
+
 // ⟨vector k of (…, D), direction⟩
 function dot(vectors, k, direction) {
   let sum = 0;
@@ -20,9 +28,11 @@ function dot(vectors, k, direction) {
   return sum;
 }
 
-// minicaps.models.inspection.entropy: the mean over children, in nats
-function entropy(couplings) {
-  return couplings.reduce((sum, c) => sum - (c > 0 ? c * Math.log(c) : 0), 0) / CHILDREN;
+// minicaps.models.inspection.entropy, divided by that of equal shares: 1 if each child gives itself to all
+// parents equally, 0 if to one. Orphans count as a parent.
+function entropy({ couplings, orphans }) {
+  const shares = [...couplings, ...(orphans ?? [])], equal = Math.log(shares.length / CHILDREN) || 1;
+  return shares.reduce((sum, c) => sum - (c > 0 ? c * Math.log(c) : 0), 0) / CHILDREN / equal;
 }
 
 // A picture of an image with a disc for each position. layers: [[pushes, color], …]; top: the push

@@ -14,15 +14,17 @@ function makePair(change) {
     strip.mark(second);
     $("remove").disabled = second < 0;
     paint($("pair-seen"), image);
-    const [a, b] = ranking;
-    const added = [a, b].map((j) => pushes(votes, last, j)), top = Math.max(...added.flatMap((x) => [...x]));
+    // without a second image, the second capsule only draws if it finds its class in the first
+    const both = second >= 0 || last.lengths[ranking[1]] >= THERE, claimed = ranking.slice(0, both ? 2 : 1);
+    const added = claimed.map((j) => pushes(votes, last, j)), top = largestPush(votes, [last]);
     overlay.render(image, added.map((values, n) => [values, `var(--${COLORS[n]})`]), top);
-    $("pair-names").innerHTML = [a, b].map((j, n) =>
+    $("pair-names").innerHTML = claimed.map((j, n) =>
       `<span class="${COLORS[n]}">■ ${escaped(NAMES[j])}, length ${two(last.lengths[j])}</span>`).join(" ");
     if (!NETWORK.decoder) return;
-    const drawn = [a, b].map((j) => reconstruct(NETWORK, last.poses, j)), tints = COLORS.map(rgb);
+    for (const one of ["both", "drawn-1"]) $(`pair-${one}`).parentElement.hidden = !both;
+    const drawn = claimed.map((j) => reconstruct(NETWORK, last.poses, j)), tints = COLORS.map(rgb);
     drawn.forEach((one, n) => tinted($(`pair-drawn-${n}`), [one], [tints[n]]));
-    tinted($("pair-both"), drawn, tints);
+    if (both) tinted($("pair-both"), drawn, tints);
   }
   return { render };
 }

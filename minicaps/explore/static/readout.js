@@ -13,6 +13,23 @@ const LESSONS = {
     ? "trained to be above 0.9 for the class that is there, and below 0.1 for others" : `trained with the loss ${NETWORK.loss}`],
   mask: ["11_loss_and_decoder", "11.7", "all capsules but one are set to zero, then decoded"],
 };
+// Leaky routing adds a parent with logit 0, to which orphans go.
+const LEAKY = "c<sub>ij</sub> = e<sup>b<sub>ij</sub></sup> / (1 + Σ<sub>k</sub> e<sup>b<sub>ik</sub></sup>)";
+const isLeaky = (rule) => rule.startsWith("leaky");
+
+function couplingLesson(rule, t) {
+  const first = t === 0 && rule !== "learned";
+  if (!isLeaky(rule)) return first ? "first" : "coupling";
+  return first ? ["10_agreement", "10.8", "all couplings are 1/(J + 1), as b = 0"] : ["10_agreement", "10.2", LEAKY];
+}
+
+// What else to know of a rule, as HTML
+function ruleWords(rule) {
+  if (isLeaky(rule)) return `Leaky: strays may stay orphans, ${LEAKY}.`;
+  if (rule !== "distance" || FIRST.rule === "distance") return "";
+  return "However many votes agree, their mean is no longer than the longest of them, so the capsules of a network that was trained with sums are short, and another may be the longest.";
+}
+
 // The rule by which logits change between iterations
 const RULE_LESSONS = {
   accumulate: ["10_agreement", "10.7", "b<sub>ij</sub> ← b<sub>ij</sub> + ⟨û<sub>j|i</sub>, v<sub>j</sub>⟩"],
@@ -22,9 +39,24 @@ const RULE_LESSONS = {
   learned: ["10_agreement", "10.2", "b<sub>ij</sub> is a weight, the same for all images"],
 };
 
-// text: plain text of what is there. lesson: a key of LESSONS, or an entry like those in it.
-function tell(text, lesson) {
-  const [file, number, equation] = typeof lesson === "string" ? LESSONS[lesson] : lesson;
+// An element that was reached last, and a function that returns [text, lesson], or nothing: plain text
+// of what is there, and a key of LESSONS or an entry like those in it.
+let told = null;
+const HINT = $("readout").innerHTML;
+
+function tell(element, describe) {
+  told = { element, describe };
+  tellAgain();
+}
+
+// Say it anew, as its numbers may have changed; what is no longer on the page is not said.
+function tellAgain() {
+  const found = told?.element.getClientRects().length && told.describe();
+  if (!found) {
+    $("readout").innerHTML = HINT;
+    return;
+  }
+  const [text, lesson] = found, [file, number, equation] = typeof lesson === "string" ? LESSONS[lesson] : lesson;
   $("readout").innerHTML = `<b>${escaped(text)}</b> <span>${equation}</span> <span class="muted">${linked(file, number)}</span>`;
 }
 

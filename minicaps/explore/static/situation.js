@@ -70,8 +70,12 @@ const FIRST = Object.fromEntries(Object.entries(FIELDS).map(([name, field]) => [
 // links on encode its signs.
 function fromAddress(text) {
   const plain = text.replace(/^#/, "").replace(/%3D/gi, "=").replace(/%26/g, "&");
-  const found = { ...FIRST, ...(TABS.includes(plain) ? { tab: plain } : {}) };
-  for (const [name, value] of new URLSearchParams(plain)) {
+  return { ...FIRST, ...(TABS.includes(plain) ? { tab: plain } : {}), ...fieldsOf(plain) };
+}
+
+function fieldsOf(text) {
+  const found = {};
+  for (const [name, value] of new URLSearchParams(text)) {
     const read = Object.hasOwn(FIELDS, name) ? FIELDS[name].read(value) : undefined;
     if (read !== undefined) found[name] = read;
   }

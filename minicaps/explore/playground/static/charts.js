@@ -1,7 +1,7 @@
 // Two charts beside the planes: the objective over iterations, and the parents over the temperature.
 "use strict";
 
-const LEFT = 58, RIGHT = 20, TOP = 12, BOTTOM = 38;
+const LEFT = 58, RIGHT = 20, TOP = 18, BOTTOM = 38;
 
 // Round numbers from low to high, about `count` of them
 function ticks(low, high, count = 4) {
@@ -73,7 +73,7 @@ class Chart {
 
   upright(x, kind, text = "") {
     this.parts.push(`<path class="${kind}" d="M${this.x(x)} ${TOP}V${this.bottom}"/>`);
-    if (text) this.parts.push(words(this.x(x) + 5, this.bottom - 7, "start", text));
+    if (text) this.parts.push(words(this.x(x), TOP - 5, "middle", text)); // above all curves
   }
 
   close(label) {
@@ -106,7 +106,7 @@ function drawObjective(chart, states, first, T, r) {
   chart.close(`Objective over ${T} iterations, ${ends}`);
 }
 
-// lines: for each temperature, [temperature, places of the parents]; threshold: where 2Kλ = 1
+// lines: for each temperature, [temperature, places of the parents]; threshold: where 2K · variance = 1
 function drawSweep(chart, lines, now, name, threshold, colors) {
   const temperatures = column(lines, 0), heights = lines.flatMap(([, places]) => column(places, 0));
   const limits = [temperatures[0], temperatures.at(-1)];
@@ -114,7 +114,7 @@ function drawSweep(chart, lines, now, name, threshold, colors) {
     x: limits, y: [Math.min(...heights), Math.max(...heights)], log: true, xLabel: name,
     xTicks: [0.001, 0.01, 0.1, 1, 10, 100].filter((value) => value >= limits[0] && value <= limits[1]),
   });
-  if (threshold >= limits[0] && threshold <= limits[1]) chart.upright(threshold, "threshold", "2Kλ = 1");
+  if (threshold >= limits[0] && threshold <= limits[1]) chart.upright(threshold, "threshold", "2K · variance = 1");
   if (now >= limits[0] && now <= limits[1]) chart.upright(now, "now");
   const parents = range(lines[0][1].length);
   for (const j of parents) {

@@ -59,6 +59,13 @@ const METHODS = {
   },
 };
 
+// What the objective is, without symbols
+function plainObjective({ rising }, { method, step }) {
+  if (method === "em" && step !== "gmm") return "How well votes fit the parents they follow.";
+  return rising ? "What the iterations make larger: how well votes fit the parents they follow."
+    : "What the iterations make smaller: how badly votes fit the parents they follow.";
+}
+
 function agreeing(name, kind, objective) {
   const settings = ["K", "orphans"];
   return {
@@ -149,7 +156,7 @@ function facts(method, situation, state) {
   const apart = Math.max(spread(column(places, 0)), spread(column(places, 1)));
   if (method.family === "points") {
     found.push(["centers apart by", apart]);
-    if (METHODS.soft === method) found.push(["2Kλ", 2 * K * largestVariance(x)]);
+    if (METHODS.soft === method) found.push(["2K · largest variance", 2 * K * largestVariance(x)]);
     const fixed = METHODS.mixture === method && situation.covariance === "fixed";
     if (fixed) {
       const hard = kmeans(x, { start: starts }).centres;

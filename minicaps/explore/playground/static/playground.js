@@ -55,6 +55,7 @@ function render() {
     $("scale").textContent = shrink < 1 ? `Arrows are ${times} times longer than drawn.` : "";
   });
   const text = typeof method.objective === "function" ? method.objective(state) : method.objective;
+  $("objective-plain").textContent = plainObjective(method, state);
   $("objective-text").textContent = text;
   drawObjective(objective, states, method.first, state.T, state.r);
   showControls(method, now);

@@ -301,6 +301,8 @@ def test_a_second_digit_is_laid_over_and_both_are_drawn(start):
     page.locator("#remove").click()
     settle(page)
     assert pixels(page, "seen").sum() == alone
+    assert re.findall(r"■ (\d)", page.locator("#pair-names").inner_text()) == ["4"]
+    assert page.locator("#panel-pair .pictures figure:visible").count() == 3
 
 
 def test_pictures_of_a_pair_are_of_one_size_on_a_phone(start):

@@ -164,11 +164,11 @@ function startTasks() {
   document.querySelector(".tasks").open = innerWidth > 600;
 }
 
-startControls();
-update();
 // Scroll to the tabs if they are out of sight, as they are below the drawing on a phone.
 function showTabs() {
   const tabs = document.querySelector(".tabs"), { top } = tabs.getBoundingClientRect();
   if (top < 0 || top > innerHeight / 2) tabs.scrollIntoView();
 }
 
+startControls();
+update();

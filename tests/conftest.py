@@ -1,6 +1,7 @@
 """Fixtures shared by several rooms."""
 
 import os
+import shutil
 import signal
 import sys
 
@@ -20,6 +21,19 @@ hypothesis.settings.load_profile("any machine")
 # Background jobs of a shell ignore Ctrl-C, but tests send it to themselves and other processes.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Start the installed chromium; skip tests of pages without it or without playwright."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if not chromium:
+        pytest.skip("no chromium is installed")
+    with playwright.sync_playwright() as tool:
+        browser = tool.chromium.launch(executable_path=chromium)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import numpy as np
 
 from lessons.machinery.page import LESSONS
 from minicaps.clustering import soft_kmeans
+from minicaps.explore.playground.presets import wholes
 
 TARGET = LESSONS / "figures" / "00_crowds.svg"
 TITLE = "Three centers start in one crowd of votes, and each ends in a crowd of its own"
@@ -17,15 +18,6 @@ START = [27, 30, 26]  # the votes where the centers start: all of the largest cr
 ITERATIONS, STILL = 15, 5  # frames that move, then frames of rest
 SECONDS, TIMES = 8, 3
 WIDTH, HEIGHT, SCALE = 640, 280, 44  # pixels; pixels per unit of the votes
-
-
-def votes():
-    """Return the 42 votes (42, 2) of section 9.1."""
-    rng = np.random.default_rng(0)
-    turn = np.pi * np.array([1 / 2, 7 / 6, 11 / 6])
-    middles = 2 * np.stack([np.cos(turn), np.sin(turn)], axis=1)
-    crowds = zip(middles, (6, 12, 24), strict=True)
-    return np.concatenate([middle + 0.5 * rng.normal(size=(n, 2)) for middle, n in crowds])
 
 
 def frames(u):
@@ -40,7 +32,7 @@ def frames(u):
 
 def figure():
     """Return the animated figure as the text of an SVG file."""
-    u = votes()
+    u = wholes()
     centers, shares = frames(u)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',

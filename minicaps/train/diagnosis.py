@@ -8,6 +8,7 @@ import numpy as np
 from minicaps.backend import array_module
 from minicaps.data.dataset import imbalanced
 from minicaps.graph import no_grad
+from minicaps.models.losses import ABSENT as WEIGHT
 from minicaps.nn.module import watching
 from minicaps.routing import keep_history
 from minicaps.tensor import Tensor
@@ -20,7 +21,7 @@ VANISHING = 1e-3  # fraction of the learning rate that is left at the end
 EXPLODING = 1000.0  # gradient norm; in healthy networks, it is about 0.01 to 10
 LEARNED = 0.9  # accuracy on the training images
 FEW_PICTURES = 3  # of a class; missing all images of a smaller class means little
-PRESENT, ABSENT, WEIGHT = 0.9, 0.1, 0.5  # m⁺, m⁻ and λ of the margin loss
+PRESENT, ABSENT = 0.9, 0.1  # m⁺ and m⁻ of the margin loss; its λ is WEIGHT
 
 
 # ---- before training

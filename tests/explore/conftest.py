@@ -1,21 +1,6 @@
-"""A browser in which pages are opened as files, without a network."""
-
-import shutil
+"""Pages are opened as files, without a network."""
 
 import pytest
-
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-
-
-@pytest.fixture(scope="session")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM:
-        pytest.skip("no chromium is installed")
-    with playwright.sync_playwright() as tool:
-        browser = tool.chromium.launch(executable_path=CHROMIUM)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

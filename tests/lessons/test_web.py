@@ -23,7 +23,6 @@ SITUATIONS = {
     "votes.html": {one["id"] for one in presets()["presets"]},
     "explorer.html": {"inside", "knobs", "pair", "break"},
 }
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.xdist_group("web"), pytest.mark.slow]
 
 
@@ -158,17 +157,6 @@ def test_an_error_in_the_making_of_a_page_is_told(tmp_path, monkeypatch):
 
 
 # ---- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM:
-        pytest.skip("no chromium is installed")
-    with playwright.sync_playwright() as tool:
-        browser = tool.chromium.launch(executable_path=CHROMIUM)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ matplotlib.use("Agg")
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 MATHTEXT = MathTextParser("agg")
 NUMBER = re.compile(r"\((\d+)\.(\d+)\)")
-LONGER = {"16_experiments": (4100, 20)}  # words and blocks: twelve experiments, and the verdicts
+# words, blocks and figures: twelve experiments, and the verdicts
+LONGER = {"16_experiments": (4100, 20, 6)}
 
 
 @dataclass
@@ -334,11 +335,11 @@ def size_is_right(page):
     pictures = sum(
         not path.endswith("_layer.png") for block in page.blocks for _, path in block.images
     )  # the diagram of a layer, a signpost on several pages, does not count
-    most_words, most_blocks = LONGER.get(page.path.stem, (2300, 15))
+    most_words, most_blocks, most_figures = LONGER.get(page.path.stem, (2300, 15, 4))
     for count, low, high, what in [
         (words, 800, most_words, "words"),
         (len(blocks), 6, most_blocks, "blocks of code"),
-        (pictures, 1, 4, "figures"),
+        (pictures, 1, most_figures, "figures"),
     ]:
         if not low <= count <= high:
             yield 1, f"{count} {what}; a lesson has {low} to {high}"

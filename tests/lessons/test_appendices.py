@@ -52,9 +52,9 @@ TERMS = list(rows("A3_glossary.md", 4))
 
 
 def spelled(formula):
-    """Return a formula without spaces and braces, which do not change its appearance."""
-    formula = formula.replace(r"\mid", "|").replace(r"\frac", "/")
-    return re.sub(r"[\s{}]|\\ ", "", formula)
+    """Return a formula without spaces in the source and braces, which do not change its look."""
+    formula = formula.replace(r"\mid", "|").replace(r"\frac", "/").replace("\\ ", ";")
+    return re.sub(r"[\s{}]", "", formula)
 
 
 def holds(formula, letter):

@@ -8,7 +8,7 @@ TINY = float(np.finfo(np.float32).tiny)
 
 
 def squash(graph, s, *, axis, kind="paper"):
-    """Add v = g(n) s/n with n = |s|, as in `minicaps.ops.squash`; the zero vector stays zero."""
+    """Add v = ℓ(n) s/n with n = |s|, as in `minicaps.ops.squash`; the zero vector stays zero."""
     if kind == "none":
         return s
     n = graph.add("ReduceL2", s, [axis])
@@ -16,7 +16,7 @@ def squash(graph, s, *, axis, kind="paper"):
 
 
 def _paper(graph, n, a=1.0):
-    """Add g(n)/n = n/(a + n²)."""
+    """Add ℓ(n)/n = n/(a + n²)."""
     return graph.add("Div", n, graph.add("Add", graph.add("Mul", n, n), a))
 
 
@@ -25,7 +25,7 @@ def _tanh(graph, n):
 
 
 def _exp(graph, n):
-    """Add g(n)/n for g(n) = 1 − e^−n = 2t/(1 + t) with t = tanh(n/2), accurate near 0."""
+    """Add ℓ(n)/n for ℓ(n) = 1 − e^−n = 2t/(1 + t) with t = tanh(n/2), accurate near 0."""
     t = graph.add("Tanh", graph.add("Mul", n, 0.5))
     return _ratio(graph, graph.add("Div", graph.add("Mul", t, 2.0), graph.add("Add", t, 1.0)), n)
 
@@ -34,12 +34,12 @@ def _rational(graph, n):
     return graph.add("Reciprocal", graph.add("Add", n, 1.0))
 
 
-def _ratio(graph, g, n):
-    """Add g(n)/n, which is 0 at n = 0 instead of the limit 1, because g(n) s/n is 0 either way."""
-    return graph.add("Div", g, graph.add("Max", n, TINY))
+def _ratio(graph, new, n):
+    """Add ℓ(n)/n, which is 0 at n = 0 instead of the limit 1, because ℓ(n) s/n is 0 either way."""
+    return graph.add("Div", new, graph.add("Max", n, TINY))
 
 
-# kind -> function that adds g(n)/n for the lengths n
+# kind -> function that adds ℓ(n)/n for the lengths n
 RATIOS = {"paper": _paper, "half": lambda graph, n: _paper(graph, n, a=0.5)}
 RATIOS |= {"tanh": _tanh, "exp": _exp, "rational": _rational}
 

@@ -56,23 +56,23 @@ def direction(v, *, axis: int = -1):
 
 
 def _paper(xp, n, a=1.0):
-    """Return g = n²/(a+n²), g/n and g' = 2an/(a+n²)².
+    """Return ℓ = n²/(a+n²), ℓ/n and ℓ' = 2an/(a+n²)².
 
-    The quotients are computed with h = √(a+n²) to avoid squares that could overflow.
+    The quotients are computed with √(a+n²) to avoid squares that could overflow.
     """
-    h = xp.hypot(n, math.sqrt(a))
-    g = (n / h) ** 2
-    return g, n / h / h, 2 * a * (n / h) / h / h / h
+    root = xp.hypot(n, math.sqrt(a))
+    share = n / root
+    return share**2, share / root, 2 * a * share / root / root / root
 
 
 def _tanh(xp, n):
-    g, e = xp.tanh(n), xp.exp(-n) ** 2
-    return g, _ratio(xp, g, n), 4 * e / (1 + e) ** 2
+    new, e = xp.tanh(n), xp.exp(-n) ** 2
+    return new, _ratio(xp, new, n), 4 * e / (1 + e) ** 2
 
 
 def _exp(xp, n):
-    g = -xp.expm1(-n)
-    return g, _ratio(xp, g, n), xp.exp(-n)
+    new = -xp.expm1(-n)
+    return new, _ratio(xp, new, n), xp.exp(-n)
 
 
 def _rational(xp, n):
@@ -80,12 +80,12 @@ def _rational(xp, n):
     return n * ratio, ratio, ratio * ratio
 
 
-def _ratio(xp, g, n):
-    """Return g(n)/n, which has the limit 1 at n = 0."""
-    return xp.where(n == 0, 1, g / xp.where(n == 0, 1, n))
+def _ratio(xp, new, n):
+    """Return ℓ(n)/n, which has the limit 1 at n = 0."""
+    return xp.where(n == 0, 1, new / xp.where(n == 0, 1, n))
 
 
-# kind -> function of the length n that returns the new length g(n), g(n)/n and the slope g'(n)
+# kind -> function of the length n that returns the new length ℓ(n), ℓ(n)/n and the slope ℓ'(n)
 SQUASHES = {"paper": _paper, "half": lambda xp, n: _paper(xp, n, a=0.5)}
 SQUASHES |= {"tanh": _tanh, "exp": _exp, "rational": _rational}
 
@@ -100,7 +100,7 @@ def check_squash(kind):
 def squash(s, *, axis: int = -1, kind: str = "paper"):
     """Shrink the vectors along `axis` to a length in [0, 1) without changing their direction.
 
-    v = g(n) s/n with n = |s|, where `kind` selects g: "paper" n²/(1+n²) (Sabour et al. 2017, eq.
+    v = ℓ(n) s/n with n = |s|, where `kind` selects ℓ: "paper" n²/(1+n²) (Sabour et al. 2017, eq.
     1), "half" n²/(½+n²), "tanh" tanh n, "exp" 1−e^−n, "rational" n/(1+n), or "none" n (v = s). Both
     the value and the gradient are exact at the zero vector.
     """
@@ -112,7 +112,7 @@ def squash(s, *, axis: int = -1, kind: str = "paper"):
     new_length, across, along = SQUASHES[kind](xp, n)
 
     def pullback(g):
-        # ∂v/∂s = g(n)/n · I + (g'(n) − g(n)/n) · ŝŝᵀ
+        # ∂v/∂s = ℓ(n)/n · I + (ℓ'(n) − ℓ(n)/n) · ŝŝᵀ
         radial = _total(g * unit, axis)
         return across * g + ((along - across) * radial) * unit
 

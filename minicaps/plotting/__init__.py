@@ -4,6 +4,7 @@ from minicaps.data.lettering import legible, short
 from minicaps.plotting.confusion import confusion, worst
 from minicaps.plotting.coupling_maps import couplings
 from minicaps.plotting.curves import curves, reconstructions
+from minicaps.plotting.layer import layer
 from minicaps.plotting.members import members
 from minicaps.plotting.mosaics import kernels, sweeps
 from minicaps.plotting.prediction import prediction
@@ -13,6 +14,7 @@ __all__ = [
     "couplings",
     "curves",
     "kernels",
+    "layer",
     "legible",
     "members",
     "prediction",

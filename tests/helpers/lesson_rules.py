@@ -295,7 +295,9 @@ def size_is_right(page):
     text = page.prose.rstrip().rpartition("\n")[0]  # the last line links to the neighboring lessons
     words = len(re.sub(r"<details>.*?</details>", "", text, flags=re.S).split())
     blocks = [block for block in page.blocks if not block.solution and block.quote is None]
-    pictures = sum(len(block.images) for block in page.blocks)
+    pictures = sum(
+        not path.endswith("_layer.png") for block in page.blocks for _, path in block.images
+    )  # the diagram of a layer, a signpost on several pages, does not count
     most_words, most_blocks = LONGER.get(page.path.stem, (2300, 15))
     for count, low, high, what in [
         (words, 800, most_words, "words"),

@@ -370,7 +370,7 @@ def test_einsum_refuses(subscripts, shapes, message):
 
 # --- Capsules ------------------------------------------------------------------------------------
 
-# kind -> g(n) and g'(n), written directly from the formulas
+# kind -> ℓ(n) and ℓ'(n), written directly from the formulas
 CURVES = {
     "paper": (lambda n: n**2 / (1 + n**2), lambda n: 2 * n / (1 + n**2) ** 2),
     "half": (lambda n: n**2 / (0.5 + n**2), lambda n: n / (0.5 + n**2) ** 2),
@@ -399,12 +399,12 @@ def test_all_kinds_of_squash_are_checked():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1e-3, 0.1, 0.5, 1.0, 3.0, 10.0, 100.0])
 def test_squash_follows_its_curve(kind, n):
-    g, slope = CURVES[kind]
+    new, slope = CURVES[kind]
     direction = np.array([2.0, -1.0, 2.0]) / 3
     s = n * direction
-    equal(ops.squash(Tensor(s), kind=kind), g(n) * direction)
+    equal(ops.squash(Tensor(s), kind=kind), new(n) * direction)
     outer = np.outer(direction, direction)
-    expected = g(n) / n * np.eye(3) + (slope(n) - g(n) / n) * outer
+    expected = new(n) / n * np.eye(3) + (slope(n) - new(n) / n) * outer
     equal(jacobian(lambda s: ops.squash(s, kind=kind), s), expected, atol=1e-9)
 
 

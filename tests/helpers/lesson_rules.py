@@ -22,7 +22,8 @@ MARKDOWN = MarkdownIt("commonmark").enable("table")
 MATHTEXT = MathTextParser("agg")
 NUMBER = re.compile(r"\((\d+)\.(\d+)\)")
 MOVED = {("14", 9): "18", ("14", 10): "18"}  # where an equation is since its lesson was split
-LONGER = {"16_experiments": (4100, 20)}  # words and blocks: twelve experiments, and the verdicts
+# words, blocks and figures: twelve experiments, and the verdicts
+LONGER = {"16_experiments": (4100, 20, 6)}
 
 
 @dataclass
@@ -284,9 +285,30 @@ def parts_are_there(page):
             yield page.text.count("\n", 0, position) + 1, f"there is no {part} after this line"
         else:
             position = found.end()
-    box, *after = page.prose.split("**Predict first.**")
-    if after and "prediction" not in after[0]:
-        yield box.count("\n") + 1, "the text never mentions the prediction by that word"
+
+
+def predictions_are_answered(page):
+    """Check that the prediction is answered, by that word, within two sections of its box.
+
+    A box that repeats the question counts like the first.
+    """
+    before, *after = page.words.split("> **Predict first.**")
+    line = before.count("\n") + 1
+    if after and not any("prediction" in text for text in after):
+        yield line, "the text never mentions the prediction by that word"
+    elif after and not any(ANSWER.search("## ".join(_sections(text)[:3])) for text in after):
+        yield line, "no sentence on the prediction names the correct one within two sections"
+
+
+ANSWER = re.compile(
+    r"^(?!>).*\bprediction\b.*(\([a-e]\)|\b(correct|right)\b)|"
+    r"^(?!>).*(\([a-e]\)|\b(correct|right)\b).*\bprediction\b",
+    re.MULTILINE,
+)
+
+
+def _sections(text):
+    return re.split(r"^## ", text, flags=re.MULTILINE)
 
 
 def exercises_have_solutions(page):
@@ -302,6 +324,21 @@ def exercises_have_solutions(page):
         yield line, f"there should be 3 to 6 exercises, numbered from 1, not {numbers}"
 
 
+def exercises_name_their_difficulty(page):
+    head, _, exercises = page.prose.partition("\n## Exercises\n")
+    start = head.count("\n") + 3
+    marks = []
+    for line, text in enumerate(exercises.partition("\n## ")[0].split("\n"), start):
+        if re.match(r"\d+\. ", text):
+            mark = re.match(r"\d+\. \*\*(Warm-up|Standard|Hard)\.\*\* ", text)
+            marks.append((line, mark and mark[1]))
+    for line, mark in marks:
+        if mark is None:
+            yield line, "an exercise begins with **Warm-up.**, **Standard.** or **Hard.**"
+    if marks and marks[0][1] not in (None, "Warm-up"):
+        yield marks[0][0], "the first exercise should be a warm-up"
+
+
 def size_is_right(page):
     text = page.prose.rstrip().rpartition("\n")[0]  # the last line links to the neighboring lessons
     words = len(re.sub(r"<details>.*?</details>", "", text, flags=re.S).split())
@@ -309,11 +346,11 @@ def size_is_right(page):
     pictures = sum(
         not path.endswith("_layer.png") for block in page.blocks for _, path in block.images
     )  # the diagram of a layer, a signpost on several pages, does not count
-    most_words, most_blocks = LONGER.get(page.path.stem, (2300, 15))
+    most_words, most_blocks, most_figures = LONGER.get(page.path.stem, (2300, 15, 4))
     for count, low, high, what in [
         (words, 800, most_words, "words"),
         (len(blocks), 6, most_blocks, "blocks of code"),
-        (pictures, 1, 4, "figures"),
+        (pictures, 1, most_figures, "figures"),
     ]:
         if not low <= count <= high:
             yield 1, f"{count} {what}; a lesson has {low} to {high}"
@@ -340,4 +377,10 @@ FORM = [
     imports_are_few,
     words_are_kind,
 ]
-TEMPLATE = [parts_are_there, exercises_have_solutions, size_is_right]  # an appendix has its own
+TEMPLATE = [  # an appendix has its own
+    parts_are_there,
+    predictions_are_answered,
+    exercises_have_solutions,
+    exercises_name_their_difficulty,
+    size_is_right,
+]

@@ -194,7 +194,7 @@ def of(self, x):
 
 ## Exercises
 
-1. What is the square of 3?
+1. **Warm-up.** What is the square of 3?
 
 <details>
 <summary>Solution 1</summary>
@@ -425,7 +425,9 @@ def test_each_kind_of_artist_is_compared(draw):
         ("(figures/07_made.png)", "(figures/07_other.png)", "does not exist"),
         ("import numpy as np", "import numpy as np, scipy", "must not import scipy"),
         ("- **You need** nothing.\n", "", "You need"),
-        ("\n1. What is", "\n2. What is", "have solutions"),
+        ("\n1. **W", "\n2. **W", "have solutions"),
+        ("1. **Warm-up.** What", "1. **Standard.** What", "should be a warm-up"),
+        ("1. **Warm-up.** What", "1. What", "begins with **Warm-up.**"),
         ("The package has", "Obviously the package has", "does not help"),
     ],
 )
@@ -464,6 +466,32 @@ def test_a_prediction_without_an_answer_is_ill_formed(made):
     line = made.read_text().split("**Predict first")[0].count("\n") + 1
     message = "the text never mentions the prediction by that word"
     assert f"07_made.md:{line}: {message}" in lesson_rules.problems(made)
+
+
+@pytest.mark.parametrize("between", ["", "## 7.2\n\n## 7.3\n\n"])
+def test_a_prediction_may_be_answered_two_sections_later(made, between):
+    change(made, "So *smaller*", f"{between}So *smaller*")
+    assert not [text for text in lesson_rules.problems(made) if "prediction" in text]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("So *smaller*", "## 7.2\n\n## 7.3\n\n## 7.4\n\nSo *smaller*"),
+        ("So *smaller* was the right prediction", "There are more predictions"),
+    ],
+)
+def test_a_late_or_vague_answer_to_a_prediction_is_ill_formed(made, old, new):
+    change(made, old, new)
+    line = made.read_text().split("**Predict first")[0].count("\n") + 1
+    message = "no sentence on the prediction names the correct one within two sections"
+    assert f"07_made.md:{line}: {message}" in lesson_rules.problems(made)
+
+
+def test_a_repeated_prediction_may_be_answered_later(made):
+    again = "> [!TIP]\n> **Predict first.** Again: is it larger, or smaller?\n\n"
+    change(made, "So *smaller*", 3 * "## 7.2\n\n" + again + "So *smaller*")
+    assert not [text for text in lesson_rules.problems(made) if "prediction" in text]
 
 
 def test_the_made_page_is_wrong_only_in_its_size(made):

@@ -326,3 +326,12 @@ def test_a_lesson_leads_to_its_situation_in_the_playground_and_back(visit):
     page.go_back()
     page.locator("#home").click()
     page.wait_for_url("**/index.html")
+
+
+def test_a_quote_is_captioned_and_the_line_that_ends_a_summary_stays():
+    quote = "```python source=minicaps.ops.capsule:squash"
+    block = "```{code-block} python\n:caption: minicaps.ops.capsule:squash"
+    assert build.caption_quotes(f"Words.\n\n{quote}\n") == f"Words.\n{block}\n"
+    assert build.caption_quotes(f"<summary>Code</summary>\n\n{quote}\n") == (
+        f"<summary>Code</summary>\n\n{block}\n"
+    )

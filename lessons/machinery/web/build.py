@@ -72,17 +72,12 @@ def _replace(site, made):
 
 
 def stage(folder):
-    """Write the pages, figures and results into a new folder, in the form that Sphinx reads.
-
-    The caption of a quote replaces an empty line, so that Sphinx reports the lesson's line numbers.
-    """
+    """Write the pages, figures and results into a new folder, in the form that Sphinx reads."""
     shutil.copytree(LESSONS / "figures", folder / "figures")
     shutil.copytree(LESSONS / "results", folder / "results")
     names = [path.stem for path in find_pages(LESSONS)]
     for name in names:
-        text = link_pages((LESSONS / f"{name}.md").read_text("utf-8"))
-        quote = r"```{code-block} python\n:caption: \1"
-        text = re.sub(r"^\n?```python source=(\S+)$", quote, text, flags=re.MULTILINE)
+        text = caption_quotes(link_pages((LESSONS / f"{name}.md").read_text("utf-8")))
         (folder / f"{name}.md").write_text(text, "utf-8")
     references = sorted((LESSONS / "reference").glob("*.md"))
     for path in references:
@@ -94,6 +89,16 @@ def stage(folder):
     contents += _tree("Lessons", names)
     contents += _tree("Reference", [f"reference_{path.stem}" for path in references])
     (folder / "index.md").write_text(contents, "utf-8")
+
+
+def caption_quotes(text):
+    """Give each quote of the package its source as a caption.
+
+    The caption replaces the empty line before the quote, so that Sphinx reports the lesson's line
+    numbers, unless that line ends the HTML of a <summary>.
+    """
+    quote = r"^(?:(?<!</summary>\n)\n)?```python source=(\S+)$"
+    return re.sub(quote, r"```{code-block} python\n:caption: \1", text, flags=re.MULTILINE)
 
 
 def link_pages(text):

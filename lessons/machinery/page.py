@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 LESSONS = Path(__file__).resolve().parents[1]
-READING = ["01", "02", *(f"{n:02}" for n in range(4, 15)), "03", "15", "16", "17", "A1", "A2", "A3"]
+READING = ["01", "02", *(f"{n:02}" for n in range(4, 15)), "18", "03", "15", "16", "17"]
+READING += ["A1", "A2", "A3"]
 IMAGE = re.compile(r"!\[(?P<alt>[^]]*)\]\((?P<path>[^)]+)\)")
 SUMMARY = re.compile(r"<summary>(.*)</summary>")
 HEADING = re.compile(r"#+ (.+)")

@@ -441,6 +441,26 @@ def test_an_ill_formed_page_fails_and_names_the_line(made, old, new, message):
     assert abs(int(named) - line) <= 3, f"{matching[0]} for a change in line {line}"
 
 
+def test_an_equation_that_moved_keeps_its_number(made, monkeypatch):
+    """Lesson 7 has (7.2) and no (7.1), which moved to lesson 8; it takes in (6.30) instead."""
+    monkeypatch.setattr(lesson_rules, "MOVED", {("7", 1): "8", ("6", 30): "7"})
+    change(made, r"x^2 \qquad (7.1)", r"x^2 \qquad (6.30)")
+    assert not [text for text in lesson_rules.problems(made) if "numbers run" in text]
+    change(made, r"x^2 \qquad (6.30)", r"x^2 \qquad (6.31)")
+    assert [text for text in lesson_rules.problems(made) if "(6.31) should be (6.30)" in text]
+    change(made, r"x^2 \qquad (6.31)", "x^2")
+    missing = "07_made.md:1: equation (6.30) moved to this page but is not here"
+    assert missing in lesson_rules.problems(made)
+
+
+def test_every_equation_that_moved_is_found_by_its_number():
+    """In the lesson that has it now, and from any page that refers to it."""
+    for (lesson, number), there in lesson_rules.MOVED.items():
+        page = next(path for path in PAGES if path.name.startswith(f"{there}_"))
+        assert f"\\qquad ({lesson}.{number})" in page.read_text("utf-8")
+        assert (lesson, number) in lesson_rules._numbers_of(lesson)
+
+
 def test_a_prediction_without_an_answer_is_ill_formed(made):
     change(made, "the right prediction", "right")
     line = made.read_text().split("**Predict first")[0].count("\n") + 1

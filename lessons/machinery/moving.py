@@ -14,6 +14,7 @@ from minicaps.explore.playground.presets import wholes
 TARGET = LESSONS / "figures" / "00_crowds.svg"
 TITLE = "Three centers start in one crowd of votes, and each ends in a crowd of its own"
 COLORS = np.array([[0, 114, 178], [213, 94, 0], [0, 158, 115]])  # Okabe and Ito, RGB
+SHAPES = "M0-12 12 10H-12Z", "M-10-10H10V10H-10Z", "M0-14 14 0 0 14-14 0Z"  # as in lesson 9
 START = [27, 30, 26]  # the votes where the centers start: all of the largest crowd
 ITERATIONS, STILL = 15, 5  # frames that move, then frames of rest
 SECONDS, TIMES = 8, 3
@@ -40,12 +41,14 @@ def figure():
     ]
     for at, share in zip(_pixels(u), shares.swapaxes(0, 1), strict=True):
         colors = [_color(mix) for mix in share @ COLORS]
-        lines.append(_dot(at, 5, colors[-1]) + _animated("fill", colors) + "</circle>")
-    for j, path in enumerate(centers.swapaxes(0, 1)):
-        x, y = _pixels(path).T
-        moves = _animated("cx", x) + _animated("cy", y)
-        ring = 'stroke="#888" stroke-width="2.5" fill-opacity="0.85"'
-        lines.append(_dot((x[-1], y[-1]), 11, _color(COLORS[j]), ring) + moves + "</circle>")
+        dot = f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="5" fill="{colors[-1]}">'
+        lines.append(dot + _animated("animate", "fill", colors) + "</circle>")
+    for shape, color, path in zip(SHAPES, COLORS, centers.swapaxes(0, 1), strict=True):
+        places = [f"{x:.1f} {y:.1f}" for x, y in _pixels(path)]
+        look = f'd="{shape}" fill="{_color(color)}" fill-opacity="0.85" stroke="#888"'
+        still = f'<path {look} stroke-width="2.5" transform="translate({places[-1]})">'
+        move = _animated("animateTransform", "transform", places, ' type="translate"')
+        lines.append(still + move + "</path>")
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -53,20 +56,15 @@ def _pixels(points):
     return np.array([WIDTH / 2, 0.6 * HEIGHT]) + SCALE * points * [1, -1]
 
 
-def _dot(at, radius, color, more=""):
-    return f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="{radius}" fill="{color}" {more}>'
-
-
 def _color(rgb):
     return "#{:02x}{:02x}{:02x}".format(*np.rint(rgb).astype(int))
 
 
-def _animated(attribute, values):
+def _animated(tag, attribute, values, more=""):
     """Let an attribute run through values and stay at the last."""
-    texts = (v if isinstance(v, str) else f"{v:.1f}" for v in values)
     return (
-        f'<animate attributeName="{attribute}" dur="{SECONDS}s" repeatCount="{TIMES}"'
-        f' fill="freeze" values="{";".join(texts)}"/>'
+        f'<{tag} attributeName="{attribute}"{more} dur="{SECONDS}s" repeatCount="{TIMES}"'
+        f' fill="freeze" values="{";".join(values)}"/>'
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from minicaps.experiments.lab import cost, read_summary, tested
 from minicaps.experiments.results import cost_cells, error, line
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
+from minicaps.plotting.canvas import BLUE, INK, PINK, new_figure
 
 TITLE = "reconstruction on or off, r = 1 or 3, margin loss or cross-entropy"
 SEEDS = 3
@@ -113,8 +113,8 @@ def draw(results, path, lab):
     for axes, (data, title) in zip(panels, DATA.items(), strict=True):
         for row, name in enumerate(names):
             wrong = [100 * (1 - f["accuracy"]) for f in results.get(f"{data}, {name}", [])]
-            colour = ORANGE if "entropy" in name else BLUE
-            axes.plot(wrong, [row] * len(wrong), "o", color=colour, alpha=0.4, markersize=6)
+            colour, marker = (PINK, "s") if "entropy" in name else (BLUE, "o")
+            axes.plot(wrong, [row] * len(wrong), marker, color=colour, alpha=0.6, markersize=6)
             if wrong:
                 axes.plot(np.mean(wrong), row, "|", color=colour, markersize=20, markeredgewidth=3)
             if data == "mnist" and name in SOURCE:
@@ -124,7 +124,7 @@ def draw(results, path, lab):
     panels[0].set_yticks(range(len(names)), [name.replace(", cross", ",\ncross") for name in names])
     for colour, marker, text in (
         (BLUE, "o", "margin loss, each seed (bar: mean)"),
-        (ORANGE, "o", "cross-entropy"),
+        (PINK, "s", "cross-entropy"),
         (INK, "D", "the paper: larger network, all images"),
     ):
         panels[0].plot([], [], marker, color=colour, label=text)

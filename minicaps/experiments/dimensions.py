@@ -22,7 +22,7 @@ from minicaps.data.strokes import POSE_NAMES
 from minicaps.experiments.lab import cost, read_summary, tested
 from minicaps.experiments.results import accuracy, line, spread
 from minicaps.models.inputs import tensor_for
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, PINK, new_figure
 
 NAMES = (*POSE_NAMES, "slant")
 TITLE = "what the 16 numbers of a capsule encode: a linear readout of the pose, and sweeps"
@@ -32,7 +32,7 @@ SWEEP = np.arange(-5, 6) * 0.05  # added to one dimension at a time
 # 0.0005, the paper's weight, 0.52, 0.17, 0.68; 0.005: 0.56, 0.63, 0.79; 0.05: 0.55, 0.80, 0.81
 RECONSTRUCTION = 0.05
 COMPONENTS = 16  # principal components of the features: as many as a capsule has numbers
-COLOURS = {"capsules": BLUE, "pooling": ORANGE, "pixels": "#999999", "moments": "#009E73"}
+COLOURS = {"capsules": BLUE, "pooling": ORANGE, "pixels": "#999999", "moments": PINK}
 
 KEY = {
     "R²": "share of a pose's variance on test digits that a linear map of the features explains",

@@ -38,7 +38,7 @@ from minicaps.models.cnn import Features
 from minicaps.models.inputs import tensor_for
 from minicaps.models.multilabel import highest
 from minicaps.nn.capsules import group_channels
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
+from minicaps.plotting.canvas import BLUE, GREEN, INK, ORANGE, new_figure
 from minicaps.routing import make_votes
 
 TITLE = "trained networks with the couplings of other images, or with equal ones"
@@ -54,7 +54,12 @@ REPLACED = {
     "same": "those of another image of the same classes",
     "other": "those of an image of other classes",
 }
-COLOURS = {"own": INK, "mean": BLUE, "same": "#009E73", "other": ORANGE}
+STYLES = {
+    "own": (INK, "o-"),
+    "mean": (BLUE, "s--"),
+    "same": (GREEN, "^-."),
+    "other": (ORANGE, "D:"),
+}
 
 KEY = {
     "capsnet-3": "the small CapsNet, trained with three iterations of routing",
@@ -285,8 +290,8 @@ def draw(results, path, lab):
     panels = figure.subplots(len(results), len(KINDS), sharex=True, squeeze=False)
     for row, (part, seeds) in zip(panels, results.items(), strict=True):
         for axes, (kind, title) in zip(row, KINDS.items(), strict=True):
-            for name, colour in COLOURS.items():
-                _draw_errors(axes, [f["kinds"][kind] for f in seeds], name, colour)
+            for name, (colour, look) in STYLES.items():
+                _draw_errors(axes, [f["kinds"][kind] for f in seeds], name, colour, look)
             axes.set(title=f"{part}: {title}", xscale="log", ylim=(0, None))
             axes.set_xticks(ITERATIONS, map(str, ITERATIONS))
             axes.minorticks_off()
@@ -297,15 +302,15 @@ def draw(results, path, lab):
         axes.set_xlabel("iterations (1: equal couplings)")
     figure.suptitle("Whose couplings?", color=INK)
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(COLOURS), frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(STYLES), frameon=False)
     lab.save(figure, path)
 
 
-def _draw_errors(axes, seeds, name, colour):
+def _draw_errors(axes, seeds, name, colour, look):
     """Plot the mean error and its range over seeds; one iteration has equal couplings only."""
     first = 0 if name == "own" else 1
     wrong = [[100 * (1 - f["against"][name]["accuracy"]) for f in one[first:]] for one in seeds]
-    style = {"color": colour, "marker": "o", "markersize": 4, "label": name}
-    axes.plot(ITERATIONS[first:], np.mean(wrong, axis=0), **style)
+    style = {"color": colour, "markersize": 4, "label": name}
+    axes.plot(ITERATIONS[first:], np.mean(wrong, axis=0), look, **style)
     low, high = np.min(wrong, axis=0), np.max(wrong, axis=0)
     axes.fill_between(ITERATIONS[first:], low, high, color=colour, alpha=0.15, linewidth=0)

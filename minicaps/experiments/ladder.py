@@ -131,10 +131,11 @@ def draw(results, path, lab):
     """Plot the test error of each rung on both data sets."""
     figure = new_figure(10, 4)
     panels, names = figure.subplots(1, len(SETS), sharey=True), [*STEPS, "dense-cnn"]
-    for axes, (data, title), colour in zip(panels, SETS.items(), (BLUE, ORANGE), strict=True):
+    for axes, (data, title) in zip(panels, SETS.items(), strict=True):
         for row, name in enumerate(names):
             wrong = [100 * (1 - f["accuracy"]) for f in results.get(f"{data}, {name}", [])]
-            axes.plot(wrong, [row] * len(wrong), "o", color=colour, alpha=0.5, markersize=6)
+            colour, marker = (ORANGE, "s") if name == "dense-cnn" else (BLUE, "o")
+            axes.plot(wrong, [row] * len(wrong), marker, color=colour, alpha=0.5, markersize=6)
             if wrong:
                 axes.plot(np.mean(wrong), row, "|", color=INK, markersize=18, markeredgewidth=2)
         axes.set(title=title, ylim=(len(names) - 0.5, -0.5))

@@ -261,10 +261,10 @@ def _draw_errors(axes, results):
     for k, (part, seeds) in enumerate(results.items()):
         errors = [100 * f["error"] for f in seeds]
         ours = f"ours, each seed ({images_learned(seeds)} images)"
-        axes.bar(k, np.mean(errors), 0.6, color=BLUE, alpha=0.5)
+        axes.bar(k, np.mean(errors), 0.6, color=ORANGE if part == "cnn" else BLUE, alpha=0.5)
         axes.plot([k] * len(errors), errors, "o", color=INK, label="" if k else ours)
         source = "Sabour et al. 2017 (60,000,000)"
-        axes.plot(k, SOURCE[part], "D", color=ORANGE, markersize=8, label="" if k else source)
+        axes.plot(k, SOURCE[part], "D", mfc="white", mec=INK, ms=8, label="" if k else source)
     axes.set_xticks(range(len(results)), [part.replace("-", "\nr = ") for part in results])
     axes.set_ylim(0, 1.25 * axes.get_ylim()[1])
     axes.set(title="Pairs that are not recognized", ylabel="% of the test pairs")

@@ -26,12 +26,21 @@ from minicaps.data.compose import compose
 from minicaps.experiments.lab import cost, read_summary, tested
 from minicaps.experiments.results import accuracy, all_seeds, cost_cells, line, percent
 from minicaps.models.multilabel import highest, seen
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
+from minicaps.plotting.canvas import AMBER, BLUE, INK, ORANGE, PINK, SKY, new_figure
 
 TITLE = "trained on single digits, tested on two joined in one image"
 SEEDS = 3
 DATA = "mnist"
-COLOURS = (INK, BLUE, ORANGE, "#009E73", "#999999", "#E69F00", "#56B4E9", "#CC79A7")
+STYLES = {
+    "spherical": (SKY, "o-"),
+    "recompute": (PINK, "s-"),
+    "accumulate": (BLUE, "X-"),
+    "one-iteration": (AMBER, "D-"),
+    "pooling": (ORANGE, "^-"),
+    "pooling-sum": (ORANGE, "P--"),
+    "pooling-max": (ORANGE, "*:"),
+    "pooling-on-pairs": (ORANGE, "v-"),
+}
 LAYOUTS = ("below", "beside")
 CURVE = 1000  # pairs per point of the curve
 
@@ -181,13 +190,13 @@ def draw(results, path, lab):
     """Plot the percentage of correct pairs against the number of training epochs."""
     figure = new_figure(11, 3.8)
     axes = figure.subplots(1, 3, sharey=True)
-    styles = zip(COLOURS, "os^DvPX*", strict=True)
-    for (part, seeds), (colour, marker) in zip(results.items(), styles, strict=False):
+    for part, seeds in results.items():
+        colour, look = STYLES[part]
         curves = 100 * np.array([seed["curve"] for seed in seeds])  # (seeds, epochs, 3)
         epochs = np.arange(1, curves.shape[1] + 1)
         for k, panel in enumerate(axes):
             mean, low, high = (f(curves[:, :, k], axis=0) for f in (np.mean, np.min, np.max))
-            panel.plot(epochs, mean, color=colour, marker=marker, markersize=4, label=part)
+            panel.plot(epochs, mean, look, color=colour, markersize=4, label=part)
             panel.fill_between(epochs, low, high, color=colour, alpha=0.15, linewidth=0)
     figure.suptitle(
         "Two digits, joined vertically, shown to networks trained on single ones", color=INK

@@ -20,7 +20,7 @@ from minicaps.experiments.lab import cost, read_summary, tested
 from minicaps.experiments.results import cost_cells, error, line, spread
 from minicaps.graph import no_grad
 from minicaps.models.inputs import tensor_for
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
+from minicaps.plotting.canvas import BLUE, GREEN, INK, PINK, SKY, new_figure
 from minicaps.routing import keep_history, make_votes
 
 TITLE = "accuracy and couplings against the number of routing iterations"
@@ -154,7 +154,7 @@ def draw(results, path, lab):
     """Plot the test error against the number of iterations, and the effect of many iterations."""
     figure = new_figure(11, 3.8)
     learned, sharp, move = figure.subplots(1, 3)
-    styles = zip((INK, BLUE, ORANGE, "#009E73", "#999999"), "os^Dv", strict=True)
+    styles = zip((BLUE, PINK, SKY, INK, "#999999"), "XsoDv", strict=True)
     for name, (colour, marker) in zip(ROUTINGS, styles, strict=False):
         style = {"color": colour, "marker": marker, "markersize": 4, "label": name}
         _draw_errors(learned, results, [_named(name, r) for r in (1, *ITERATIONS)], style)
@@ -162,7 +162,7 @@ def draw(results, path, lab):
             for panel, key, first in ((sharp, "entropies", 1), (move, "moves", 2)):
                 mean = np.mean([f[key] for f in seeds], axis=0)
                 panel.plot(np.arange(len(mean)) + first, mean, **(style | {"markevery": 4}))
-    style = {"color": INK, "marker": "x", "linestyle": ":", "label": "EM, too few images"}
+    style = {"color": GREEN, "marker": "^", "linestyle": ":", "label": "EM, too few images"}
     _draw_errors(learned, results, [f"{EM}{r}" for r in (1, 2, 3)], style)
     learned.set(title="Error by number of iterations", ylabel="test error, %", xlabel="iterations")
     learned.set_yscale("symlog", linthresh=0.2)

@@ -14,14 +14,14 @@ import numpy as np
 from minicaps import ops
 from minicaps.experiments.lab import cost, read_summary, tested
 from minicaps.experiments.results import cost_cells, error, line
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
+from minicaps.plotting.canvas import BLUE, INK, PINK, SKY, new_figure
 from minicaps.tensor import Tensor
 
 TITLE = "five kinds of squash, at the end and in the middle, and none in the middle"
 SEEDS = 3
 KINDS = ("paper", "half", "tanh", "exp", "rational")
 LAYERS = {"end": "squash", "middle": "primary_squash"}
-STYLES = {"both": (INK, "s"), "end": (BLUE, "o"), "middle": (ORANGE, "D")}
+STYLES = {"both": (BLUE, "D"), "end": (PINK, "o"), "middle": (SKY, "s")}
 PLACES = {"both": "in both layers", "end": "at the end", "middle": "in the middle"}
 HEADLINE = {
     "both-paper": "the paper's squash in both layers",
@@ -110,7 +110,7 @@ def draw(results, path, lab):
         colour, marker = STYLES[layer]
         wrong = [100 * (1 - f["accuracy"]) for f in seeds]
         height = row + {"end": -0.2, "both": 0, "middle": 0.2}[layer]
-        errors.plot(wrong, [height] * len(wrong), marker, color=colour, alpha=0.4, markersize=5)
+        errors.plot(wrong, [height] * len(wrong), marker, color=colour, alpha=0.7, markersize=5)
         errors.plot(np.mean(wrong), height, "|", color=colour, markersize=13, markeredgewidth=2.5)
         if layer != "end":
             low, median, high = np.mean([f["lengths"] for f in seeds], axis=0)

@@ -24,13 +24,13 @@ from minicaps.data.strokes import POSE_NAMES, POSE_RANGES
 from minicaps.experiments import equal
 from minicaps.experiments.lab import cost, read_summary, tested
 from minicaps.experiments.results import all_seeds, cost_cells, line, percent
-from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
+from minicaps.plotting.canvas import BLUE, GREEN, INK, ORANGE, new_figure
 
 TITLE = "trained on a third of all rotations, tested on the rest"
 SEEDS = 3
 EDGES = np.linspace(*POSE_RANGES["rotation"], 7)  # of the rotation ranges; the first two are known
 KNOWN = EDGES[2]  # degrees; smaller rotations are known
-STYLES = {"matrix capsules": (BLUE, "o"), "CapsNet": (INK, "s"), "CNN": (ORANGE, "D")}
+STYLES = {"matrix capsules": (GREEN, "D"), "CapsNet": (BLUE, "o"), "CNN": (ORANGE, "^")}
 SOURCE = {"matrix capsules": "3.7 / 13.5 %", "CNN": "3.7 / 20.0 %"}  # known / novel azimuths
 
 KEY = {

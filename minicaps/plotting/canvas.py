@@ -11,7 +11,10 @@ from minicaps.storage import replacing
 
 INK = "#444444"
 DPI = 120  # pixels per inch
-BLUE, ORANGE = "#0072B2", "#D55E00"  # distinct to color-blind readers and in grayscale print
+# Okabe and Ito's colors, distinct to color-blind readers, in the order of the lessons' figures.
+# Figures that compare networks draw CapsNets in BLUE, CNNs in ORANGE and matrix capsules in GREEN.
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
+PINK, AMBER, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 
 
 def new_figure(width, height):

@@ -8,15 +8,17 @@ import numpy as np
 from minicaps.data.lettering import fit, names_as_they_are
 from minicaps.plotting.canvas import (
     BLUE,
+    GREEN,
     INK,
     ORANGE,
+    PINK,
     channels_last,
     new_figure,
     save,
 )
 
 LISTED = 4  # names of the classes in an image
-MEMBERS = (BLUE, ORANGE, "#009E73", "#CC79A7")  # colors of the classes in an image
+MEMBERS = (BLUE, ORANGE, GREEN, PINK)  # colors of the classes in an image
 
 
 @names_as_they_are

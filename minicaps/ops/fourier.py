@@ -30,6 +30,7 @@ from minicaps.threads import matmul, over_parts
 
 LARGEST_PLANE = 32 * 32  # pixels
 FEWEST_PLANES = 8  # per image, counting phases and channels
+PART = 2**20  # values of a spectrum that are computed at a time: fewer cost more calls
 
 
 class Transform(NamedTuple):
@@ -55,7 +56,7 @@ class Transform(NamedTuple):
             for matrix, part, before in self._steps(spectrum[:, some], between):
                 xp.matmul(matrix, before, out=part)
 
-        over_parts(transform, spectrum.swapaxes(0, 1))
+        over_parts(transform, spectrum.swapaxes(0, 1), PART)
         return spectrum
 
     def transpose(self, spectrum, shape, stride=1):
@@ -71,7 +72,7 @@ class Transform(NamedTuple):
             planes = (self.rows.T @ between).reshape(self.rows.shape[1], columns, few, depth)
             images[some] = _join(planes, (few, *shape[1:]), stride)
 
-        over_parts(transform, spectrum.swapaxes(0, 1))
+        over_parts(transform, spectrum.swapaxes(0, 1), PART)
         return images
 
     @property

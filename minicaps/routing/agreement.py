@@ -14,8 +14,6 @@ backward pass. This version reads the votes once for each of the sums above and 
 arrays of the same size.
 """
 
-import math
-
 from minicaps import ops
 from minicaps.backend import array_module
 from minicaps.routing.couplings import Windows, beside_orphans, couple
@@ -118,13 +116,13 @@ def _agreement(votes, *, iterations, update, gradient, inverse_temperature, squa
     xp = array_module(votes)
     U = votes.transpose(0, 2, 1, 3)  # (B, J, I, D): one matrix of votes for each parent
     # All samples, or the windows of all images, start with the same logits and couplings
-    alike = 1 if parents["windows"] is None else math.prod(parents["windows"].grid)
-    b = xp.zeros((alike, *U.shape[1:3]), U.dtype)
+    p, q = (1, 1) if parents["windows"] is None else parents["windows"].grid
+    b = xp.zeros((p * q, *U.shape[1:3]), U.dtype)
     tape = []
     for t in range(iterations):
         c, pull_c = couple.raw(inverse_temperature * b, axis=1, **parents)
         if t == 0:
-            c, b = xp.broadcast_to(c, (len(U) // alike, *c.shape)).reshape(U.shape[:3]), 0
+            c, b = xp.broadcast_to(c, (len(U) // (p * q), *c.shape)).reshape(U.shape[:3]), 0
         s = (c[:, :, None, :] @ U)[:, :, 0]  # (B, J, D)
         last = t == iterations - 1
         if update == "spherical" and not last:

@@ -191,7 +191,7 @@ def _check_range(name, value):
 # What an iteration keeps for the backward pass: R and share (B, J, I), total and a (B, J), mean,
 # mean − centre, variance and centre (B, J, D), the pullback of ln a, and that of R to the logits of
 # the previous E step.
-_Iteration = namedtuple("_Iteration", "R share total mean shift variance centre a pull_a pull_R")
+_Iteration = namedtuple("_Iteration", "R total share mean shift variance centre a pull_a pull_R")
 
 
 @op
@@ -208,10 +208,9 @@ def _em(votes, activations, beta_u, beta_a, *, start, temperatures, step, window
     for λ in temperatures:
         w = R if activations is None else R * activations[:, None]
         held = held or Centred(X, weighted_mean(X, w)[2])
-        total, share, mean, shift, variance = held.m_step(w, way["floor"])
+        total, _, mean, shift, variance = moments = held.m_step(w, way["floor"])
         log_a, pull_a = _log_activation(total, variance, beta_u, beta_a, λ, step, X.shape[3])
-        found = R, share, total, mean, shift, variance, held.centre
-        tape.append(_Iteration(*found, xp.exp(log_a), pull_a, pull_R))
+        tape.append(_Iteration(R, *moments, held.centre, xp.exp(log_a), pull_a, pull_R))
         if len(tape) < len(temperatures):
             logits = held.log_density(shift, variance) + log_a[..., None]
             R, pull_R = couple.raw(logits, axis=1, windows=windows)

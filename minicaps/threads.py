@@ -79,16 +79,16 @@ def parts(n, most=None, workers=None):
     return [slice(k, min(k + step, n)) for k in range(0, n, step)]
 
 
-def over_parts(function, array):
+def over_parts(function, array, most=CACHE):
     """Call function(part) on all cores for slices that cover the first axis of `array`.
 
-    Each slice contains about CACHE values, so that a slice stays in the cache during repeated
+    Each slice contains about `most` values, so that a slice stays in the cache during repeated
     passes. If the array is small or on a GPU, the function is called only once.
     """
     if array_module(array) is not np or array.size < LEAST:
         function(...)
         return
-    step = max(1, CACHE * len(array) // array.size)
+    step = max(1, most * len(array) // array.size)
 
     def share(part):
         for k in range(part.start, part.stop, step):

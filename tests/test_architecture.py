@@ -35,7 +35,7 @@ ORDER = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 # The code on which every network runs, and its maximum size without optional fast paths
 ENGINE = ("backend", "sums", "threads", "graph", "tensor", "ops", "clustering", "routing", "nn")
 ENGINE += ("optim", "gradcheck", "ranks")
-FAST_PATHS = ("ops/fourier.py", "ops/patches.py", "sums.py")
+FAST_PATHS = ("ops/fourier.py", "ops/patches.py", "routing/centred.py", "sums.py")
 ENGINE_LINES = 2650 + 148 + 20  # ranks.py, and its use by batch norm, dropout, threads, devices
 FILES = sorted(ROOT.rglob("*.py"))
 

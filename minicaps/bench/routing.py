@@ -9,6 +9,7 @@ from typing import Any
 from minicaps import routing
 from minicaps.bench.tasks import POSE, conv_task, dense_task, em_task, matrix_task, votes_task
 from minicaps.bench.timing import contest, print_heads, print_results, race
+from minicaps.nn.matrix import COPIES
 from minicaps.routing import route_in_blocks
 
 BATCH, LAYER_BATCH = 128, 16  # defaults; LAYER_BATCH for most contests with PyTorch
@@ -155,8 +156,8 @@ def _given_em(images, side, types, parents, stride):
     """
 
     def route(votes, activations, *betas):
-        size = 16 * votes.size // len(votes)
-        return route_in_blocks(routing.em, [votes, activations], betas, size, keep=True)
+        size, inputs = votes.size // len(votes), [votes, activations]
+        return route_in_blocks(routing.em, inputs, betas, size, copies=COPIES, keep=True)
 
     places = (side - 3) // stride + 1
     return em_task(route, images * places**2, 9 * types, parents)

@@ -25,6 +25,7 @@ from minicaps.tensor import Tensor, op
 __all__ = ["MatrixClassCaps", "MatrixConvCaps", "MatrixPrimaryCaps"]
 
 SIDE = 4  # rows and columns of a pose
+COPIES = 4  # arrays of the size of the votes in EM: the votes, their two powers, the gradient
 
 
 @op
@@ -109,7 +110,7 @@ class MatrixCaps(Module):
             given = f"{poses.shape} and {activations.shape}"
             raise ValueError(f"poses must be (B, H, W, T, 4, 4), activations (B, H, W, T): {given}")
         inputs, parameters = [poses, activations], [self.weight, self.beta_u, self.beta_a]
-        return route_in_blocks(layer, inputs, parameters, votes_size, copies=16, keep=True)
+        return route_in_blocks(layer, inputs, parameters, votes_size, copies=COPIES, keep=True)
 
 
 class MatrixConvCaps(MatrixCaps):

@@ -30,37 +30,50 @@ from minicaps.threads import matmul, over_parts
 
 LARGEST_PLANE = 32 * 32  # pixels
 FEWEST_PLANES = 8  # per image, counting phases and channels
+PART = 2**20  # values of a spectrum that are computed at a time: fewer cost more calls
 
 
 class Transform(NamedTuple):
-    """A linear map from planes (R, S, …) to (F, …), applied along the rows and then the columns.
+    """A linear map from planes (R, S) to F values, applied along the rows and then the columns.
 
     The real row frequencies come first, followed by the real and imaginary parts of the complex
-    ones.
+    ones. The planes are the phases of a few images at a time, so that all steps stay in the cache.
     """
 
     rows: np.ndarray  # (N, R)
     single: np.ndarray  # (f, S), for a real row frequency
     pair: np.ndarray  # (3 M, 2 S), for the real and imaginary parts of a complex one
 
-    def __call__(self, planes):
-        xp = array_module(planes)
-        k = math.prod(planes.shape[2:])
-        between = matmul(self.rows, planes.reshape(len(planes), -1))
-        spectrum = xp.empty((self.number, k), planes.dtype)
-        for matrix, part, before in self._steps(spectrum, between.reshape(-1, k)):
-            matmul(matrix, before, out=part)
-        return spectrum.reshape(self.number, *planes.shape[2:])
+    def __call__(self, images, stride=1):
+        """Apply the map to the phases of images (A, H, W, C), which gives (F, A, s·s·C)."""
+        xp, (size, columns) = array_module(images), (self.rows.shape[1], self.single.shape[1])
+        depth = stride * stride * images.shape[3]
+        spectrum = xp.empty((self.number, len(images), depth), images.dtype)
 
-    def transpose(self, spectrum):
-        """Apply the transposed map, from (F, …) to (R, S, …)."""
-        xp = array_module(spectrum)
-        columns, k = self.single.shape[1], math.prod(spectrum.shape[1:])
-        between = xp.empty((len(self.rows) * columns, k), spectrum.dtype)
-        for matrix, part, before in self._steps(spectrum.reshape(-1, k), between):
-            matmul(matrix.T, part, out=before)
-        planes = matmul(self.rows.T, between.reshape(len(self.rows), -1))
-        return planes.reshape(-1, columns, *spectrum.shape[1:])
+        def transform(some):
+            planes = _split(images[some], (size, columns), stride)
+            between = self.rows @ planes.reshape(size, -1)
+            for matrix, part, before in self._steps(spectrum[:, some], between):
+                xp.matmul(matrix, before, out=part)
+
+        over_parts(transform, spectrum.swapaxes(0, 1), PART)
+        return spectrum
+
+    def transpose(self, spectrum, shape, stride=1):
+        """Apply the transposed map, from (F, A, s·s·C) to images of the given shape."""
+        xp, columns = array_module(spectrum), self.single.shape[1]
+        images = xp.empty(shape, spectrum.dtype)
+
+        def transform(some):
+            few, depth = spectrum[0, some].shape
+            between = xp.empty((len(self.rows), columns * few * depth), spectrum.dtype)
+            for matrix, part, before in self._steps(spectrum[:, some], between):
+                xp.matmul(matrix.T, part, out=before)
+            planes = (self.rows.T @ between).reshape(self.rows.shape[1], columns, few, depth)
+            images[some] = _join(planes, (few, *shape[1:]), stride)
+
+        over_parts(transform, spectrum.swapaxes(0, 1), PART)
+        return images
 
     @property
     def number(self):
@@ -75,12 +88,15 @@ class Transform(NamedTuple):
         return n * rows * columns + real * self.single.size + (n - real) // 2 * self.pair.size
 
     def _steps(self, spectrum, between):
-        """Yield (matrix, part of `spectrum`, part of `between`) for real and complex rows."""
-        real, k = _real(len(self.rows)), spectrum.shape[1]
-        cut, start = real * len(self.single), real * self.single.shape[1]
+        """Yield (matrix, part of `spectrum`, part of `between`) for real and complex rows.
+
+        The parts are views with an axis for the row frequencies.
+        """
+        real = _real(len(self.rows))
+        cut, k = real * len(self.single), math.prod(spectrum.shape[1:])
         for matrix, part, before in (
-            (self.single, spectrum[:cut], between[:start]),
-            (self.pair, spectrum[cut:], between[start:]),
+            (self.single, spectrum[:cut], between[:real]),
+            (self.pair, spectrum[cut:], between[real:]),
         ):
             height, width = matrix.shape
             stack = len(part) // height
@@ -217,32 +233,32 @@ def by_spectra(image, kernel, stride):
     # does not mix. The number 16 allows for the lengths of the sums, whose errors mostly cancel.
     xp = array_module(image)
     dtype = xp.result_type(image.dtype, kernel.dtype).name
-    (plane, taps, _), (a, b, c) = _maps(image.shape, kernel.shape, stride, dtype, xp)
+    (_, _, out), (a, b, c) = _maps(image.shape, kernel.shape, stride, dtype, xp)
 
     def of_kernel():  # (F, O, T), the largest array here: computed twice instead of kept
-        return b(_split(kernel, taps, stride))
+        return b(kernel, stride)
 
-    x = a(_split(image, plane, stride))  # (F, B, T)
-    y = c.transpose(matmul(x, of_kernel().transpose(0, 2, 1)))  # (P, Q, B, O)
+    x = a(image, stride)  # (F, B, T)
+    y = c.transpose(matmul(x, of_kernel().transpose(0, 2, 1)), (len(image), *out, len(kernel)))
     # Remove pure rounding errors: ReLU would pass half of them where a kernel sees only zeros.
     y *= ~_pure_errors(y, image, kernel)
 
     def sweep(g, wanted):
         nonlocal x
-        g = c(xp.ascontiguousarray(g.transpose(1, 2, 0, 3)))  # (F, B, O)
+        g = c(g)  # (F, B, O)
         grad_image = grad_kernel = None
         if wanted[1]:
-            grad_kernel = _join(b.transpose(matmul(g.transpose(0, 2, 1), x)), kernel.shape, stride)
+            grad_kernel = b.transpose(matmul(g.transpose(0, 2, 1), x), kernel.shape, stride)
         x = None  # no longer needed, as a pullback runs once
         if wanted[0]:
-            grad_image = _join(a.transpose(matmul(g, of_kernel())), image.shape, stride)
+            grad_image = a.transpose(matmul(g, of_kernel()), image.shape, stride)
         return grad_image, grad_kernel
 
-    return y.transpose(2, 0, 1, 3), sweep
+    return y, sweep
 
 
 def _pure_errors(y, image, kernel):
-    """Mark the values in y (P, Q, B, O) that do not exceed their rounding errors.
+    """Mark the values in y (B, P, Q, O) that do not exceed their rounding errors.
 
     A kernel may see only zeros, so the size of an image's errors is that of its largest output over
     all kernels, measured in units of their largest weights. But only channels that a kernel sees
@@ -253,15 +269,16 @@ def _pure_errors(y, image, kernel):
     xp, limits = array_module(y), array_module(y).finfo(y.dtype)
     size, unit8, W = xp.abs(y), 8 * float(limits.eps), _largest(kernel)
     unit = xp.maximum(W.max(axis=1), float(limits.tiny))
-    outputs = size.max(axis=(0, 1))
+    outputs = size.max(axis=(1, 2))
     largest = xp.where(xp.isfinite(outputs), outputs / unit, 0).max(axis=1)[:, None] * unit
-    small = size <= xp.where(xp.isfinite(largest), unit8 * largest, 0)
+    small = size <= xp.where(xp.isfinite(largest), unit8 * largest, 0)[:, None, None]
     # The second bound needs a scan of the pixels, and most images have no such small outputs
-    some = np.flatnonzero(small.any(axis=(0, 1, 3))) if xp is np else slice(None)
+    some = np.flatnonzero(small.any(axis=(1, 2, 3))) if xp is np else slice(None)
     # In float64, squares of float32 neither overflow nor vanish.
     X, W = (a.astype(xp.float64) ** 2 for a in (_largest(image[some]), W))
     seen = xp.sqrt(math.prod(kernel.shape[1:3]) * (X @ W.T)).astype(y.dtype)
-    small[:, :, some] &= ~(size[:, :, some] > unit8 * xp.maximum(seen, outputs[some]))
+    enough = unit8 * xp.maximum(seen, outputs[some])[:, None, None]
+    small[some] &= ~(size[some] > enough)
     return small
 
 

@@ -115,11 +115,14 @@ def _agreement(votes, *, iterations, update, gradient, inverse_temperature, squa
     """Route votes in a single op; also return the couplings (B, J, I) of the last iteration."""
     xp = array_module(votes)
     U = votes.transpose(0, 2, 1, 3)  # (B, J, I, D): one matrix of votes for each parent
-    alike = 1 if parents["windows"] is None else len(U)  # all samples start with the same logits
-    b = xp.zeros((alike, *U.shape[1:3]), U.dtype)
+    # All samples, or the windows of all images, start with the same logits and couplings
+    p, q = (1, 1) if parents["windows"] is None else parents["windows"].grid
+    b = xp.zeros((p * q, *U.shape[1:3]), U.dtype)
     tape = []
     for t in range(iterations):
         c, pull_c = couple.raw(inverse_temperature * b, axis=1, **parents)
+        if t == 0:
+            c, b = xp.broadcast_to(c, (len(U) // (p * q), *c.shape)).reshape(U.shape[:3]), 0
         s = (c[:, :, None, :] @ U)[:, :, 0]  # (B, J, D)
         last = t == iterations - 1
         if update == "spherical" and not last:
@@ -141,7 +144,7 @@ def _agreement(votes, *, iterations, update, gradient, inverse_temperature, squa
                 vectors.append(v)
                 g = (grad_b[:, :, None, :] @ U)[:, :, 0]
             grad_s = pull_v(g)
-            weights.append(xp.broadcast_to(c, U.shape[:3]))  # s = c U
+            weights.append(c)  # s = c U
             vectors.append(grad_s)
             if gradient == "stop" or t == 0:
                 break
@@ -151,4 +154,4 @@ def _agreement(votes, *, iterations, update, gradient, inverse_temperature, squa
         weights = xp.stack(weights, axis=2).transpose(0, 1, 3, 2)  # (B, J, I, terms)
         return (weights @ xp.stack(vectors, axis=2)).transpose(0, 2, 1, 3)
 
-    return v, pullback, xp.broadcast_to(c, U.shape[:3])
+    return v, pullback, c

@@ -15,7 +15,7 @@ from minicaps.routing.routed import Routed
 from minicaps.tensor import Tensor, op
 from minicaps.threads import cores, in_threads, parts
 
-BLOCK = 48 * 2**20  # bytes of votes per block
+BLOCK = 24 * 2**20  # bytes of votes per block: smaller ones cost more calls than cache they save
 CHILDREN = 64  # number of children whose votes are computed at a time
 KEEP = 2**28  # maximum bytes of votes that are kept for the backward pass
 

@@ -24,8 +24,9 @@ import numpy as np
 
 from minicaps import ops
 from minicaps.backend import array_module
-from minicaps.clustering.steps import LEAST, inverse, log_density, m_step
+from minicaps.clustering.steps import LEAST, inverse, weighted_mean
 from minicaps.graph import joint
+from minicaps.routing.centred import Centred, over_dimensions
 from minicaps.routing.couplings import Windows, couple
 from minicaps.routing.routed import Routed, check_votes, keeping
 from minicaps.tensor import Tensor, op
@@ -187,9 +188,10 @@ def _check_range(name, value):
         raise ValueError(f"{name} must be from 0 to 1, but these are from {span}")
 
 
-# What an iteration keeps for the backward pass: R and share (B, J, I), total and a (B, J), mean and
-# variance (B, J, D), the pullback of ln a, and that of R to the logits of the previous E step.
-_Iteration = namedtuple("_Iteration", "R share total mean variance a pull_a pull_R")
+# What an iteration keeps for the backward pass: R and share (B, J, I), total and a (B, J), mean,
+# mean − centre, variance and centre (B, J, D), the pullback of ln a, and that of R to the logits of
+# the previous E step.
+_Iteration = namedtuple("_Iteration", "R total share mean shift variance centre a pull_a pull_R")
 
 
 @op
@@ -202,14 +204,15 @@ def _em(votes, activations, beta_u, beta_a, *, start, temperatures, step, window
     """
     xp = array_module(votes)
     X = xp.ascontiguousarray(votes.transpose(0, 2, 3, 1))  # (B, J, D, I), as m_step reads it
-    R, pull_R, tape = start, None, []
+    R, pull_R, tape, held = start, None, [], None
     for λ in temperatures:
         w = R if activations is None else R * activations[:, None]
-        total, share, mean, square, variance = m_step(X, w, way["floor"])
+        held = held or Centred(X, weighted_mean(X, w)[2])
+        total, _, mean, shift, variance = moments = held.m_step(w, way["floor"])
         log_a, pull_a = _log_activation(total, variance, beta_u, beta_a, λ, step, X.shape[3])
-        tape.append(_Iteration(R, share, total, mean, variance, xp.exp(log_a), pull_a, pull_R))
+        tape.append(_Iteration(R, *moments, held.centre, xp.exp(log_a), pull_a, pull_R))
         if len(tape) < len(temperatures):
-            logits = log_density(square, variance) + log_a[..., None]
+            logits = held.log_density(shift, variance) + log_a[..., None]
             R, pull_R = couple.raw(logits, axis=1, windows=windows)
     joined = xp.concatenate([mean, tape[-1].a[..., None]], axis=2)
     return joined, joint(lambda g, wanted: _reverse(g, X, activations, tape, **way)), tape
@@ -244,13 +247,12 @@ def _reverse(g, X, activations, tape, floor, gradient):
     are the shares of the iteration.
     """
     xp = array_module(X)
-    grad_X = grad_activations = grad_u = grad_a = 0
-    means, shares = [], []
+    grad_activations = grad_u = grad_a = 0
+    held, terms = Centred(X, tape[-1].centre), []
     grad_mean, grad_log_a = g[..., :-1], g[..., -1] * tape[-1].a
     grad_variance, grad_logits = 0, None
     for r in reversed(tape):
-        deviation = X - r.mean[..., None]
-        square = deviation * deviation
+        held.move((r.centre != held.centre).any(axis=2), r.centre)
         if grad_logits is not None:
             # E: logits_ij = ln a_j − ½ Σ_d ((V_ij − μ_j)²/σ_j² + ln σ_j²)
             # ∂/∂ln a_j = Σ_i G_ij;  μ̄_j = Σ_i G_ij (V_ij − μ_j)/σ_j²
@@ -259,25 +261,20 @@ def _reverse(g, X, activations, tape, floor, gradient):
             u = xp.ldexp(r.a.dtype.type(1), xp.frexp(xp.abs(grad_logits).max(axis=2))[1] - 1)
             G, u = grad_logits / u[..., None], u[..., None]
             grad_log_a = grad_logits.sum(axis=2)
-            grad_mean = u * (_over_children(deviation, G) / r.variance)
-            fit = u * (_over_children(square, G) / r.variance)
+            first, second = held.sums(G, grad_log_a[..., None] / u, r.shift)
+            grad_mean, fit = u * (first / r.variance), u * (second / r.variance)
             grad_variance = (fit - grad_log_a[..., None]) / (2 * r.variance)
         grad_total, through_a, of_u, of_a = r.pull_a(grad_log_a)
         grad_u, grad_a = grad_u + of_u, grad_a + of_a
         grad_variance = (grad_variance + through_a) * (r.variance > floor)
         # M: μ_j = Σ_i s_ij V_ij;  σ_j² = Σ_i s_ij (V_ij − μ_j)², whose ∂/∂μ_j vanishes
         # V̄_ij = s_ij μ̄_j + (2 s_ij ∂/∂σ_j² − G_ij/σ_j²)(V_ij − μ_j); the last term is from E
-        means.append(grad_mean)
-        shares.append(r.share)
-        left, right = [2 * grad_variance], [r.share]
+        terms.append((r.share, 2 * grad_variance, grad_mean, r.mean))
         if grad_logits is not None:
-            left, right = [*left, -1 / r.variance], [*right, grad_logits]
-        grad_deviation = xp.stack(left, axis=3) @ xp.stack(right, axis=2)  # (B, J, D, I)
-        grad_deviation *= deviation
-        grad_X += grad_deviation
+            terms.append((grad_logits, -1 / r.variance, 0, r.mean))
         # s̄_ij = Σ_d (∂/∂σ_j² (V_ij − μ_j)² + μ̄_j (V_ij − μ_j)), up to a term that all i share
-        grad_share = _over_dimensions(grad_variance, square)
-        grad_share = grad_share + _over_dimensions(grad_mean, deviation)
+        grad_share = over_dimensions(grad_variance, held.second)
+        grad_share += over_dimensions(grad_mean - 2 * grad_variance * r.shift, held.first)
         # s_ij = w_ij / Σ_i w_ij:  w̄_ij = (s̄_ij − Σ_k s_kj s̄_kj) / Σ_i w_ij;  w_ij = a_i R_ij
         grad_w = grad_share - (r.share * grad_share).sum(axis=2, keepdims=True)
         grad_w = grad_w * inverse(r.total)[..., None] + grad_total[..., None]
@@ -287,15 +284,12 @@ def _reverse(g, X, activations, tape, floor, gradient):
         if gradient == "stop" or r.pull_R is None:
             break
         grad_logits = r.pull_R(grad_w)
-    grad_X += xp.stack(means, axis=3) @ xp.stack(shares, axis=2)
+    # V̄_ij = Σ w_ij (α_j (V_ij − μ_j) + δ_j) over all terms w, α, δ, μ, with V − μ = V − c − (μ − c)
+    weights, slopes, offsets = zip(
+        *((w, α, δ - α * (mean - held.centre)) for w, α, δ, mean in terms), strict=True
+    )
+    weights = xp.stack(weights, axis=2)
+    grad_X = xp.stack(slopes, axis=3) @ weights
+    grad_X *= held.first
+    grad_X += xp.stack(offsets, axis=3) @ weights
     return grad_X.transpose(0, 3, 1, 2), grad_activations, grad_u, grad_a
-
-
-def _over_children(x, weights):
-    """Return Σ_i x_jdi w_ji, of shape (B, J, D), for x (B, J, D, I) and weights (B, J, I)."""
-    return (x @ weights[..., None])[..., 0]
-
-
-def _over_dimensions(weights, x):
-    """Return Σ_d w_jd x_jdi, of shape (B, J, I), for weights (B, J, D) and x (B, J, D, I)."""
-    return (weights[..., None, :] @ x)[..., 0, :]

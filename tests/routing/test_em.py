@@ -10,7 +10,7 @@ from thinning import thinned
 from minicaps import Tensor, routing
 from minicaps.clustering import gmm
 from minicaps.gradcheck import check_gradients
-from minicaps.routing import keep_history
+from minicaps.routing import centred, keep_history
 from minicaps.routing.couplings import Windows
 from minicaps.routing.em import STEPS, em, em_plain, paper_schedule
 
@@ -115,6 +115,33 @@ def test_fused_is_plain_where_parents_are_empty_and_variances_at_the_floor(step)
     start[2, :, 3] = 0
     given = arguments(step, votes, activations)
     same(given, step, start=Tensor(start), floor=0.05)
+
+
+TIGHT = np.random.default_rng(8)
+NEAR = np.where(np.arange(12)[:, None, None] % 3 == 0, 0.01, 1.0)  # every third vote is near 4
+CROWD = 4 * (NEAR < 1) + NEAR * TIGHT.normal(size=(3, 12, 2, 5))
+
+
+@each_step
+def test_fused_is_plain_where_means_leave_their_centres(step):
+    given = arguments(step, CROWD, TIGHT.uniform(0.1, 0.9, (3, 12)), TIGHT.normal(size=(2, 2)))
+    same(given, step, iterations=5)
+
+
+def test_a_moved_centre_saves_digits(monkeypatch):
+    """In float32, variances far below the squared distances from a fixed centre would be noise."""
+    start = np.where(np.arange(12)[:, None] % 3 == 0, [0.999, 0.001], [0.001, 0.999])
+    votes = np.where(np.arange(12)[:, None] % 3 == 0, 4 + 1e-3 * CROWD[0, :, 0], CROWD[0, :, 0])
+    X = votes.T[None, None]  # (B, J, D, I)
+
+    def variance(dtype):
+        held = centred.Centred(X.astype(dtype), np.zeros((1, 1, 5), dtype))
+        return held.m_step(start.T[None, :1].astype(dtype), 1e-12)[-1]
+
+    exact = variance("float64")
+    np.testing.assert_allclose(variance("float32"), exact, rtol=1e-5)
+    monkeypatch.setattr(centred, "FAR", np.inf)
+    assert (np.abs(variance("float32") / exact - 1) > 1e-4).any()
 
 
 def same(given, step, **options):

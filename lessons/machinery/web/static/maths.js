@@ -12,6 +12,9 @@ function fit() {
 async function drawn() {
   if (document.readyState !== "complete") await new Promise((done) => addEventListener("load", done));
   fit();
+  for (const text of document.querySelectorAll(".highlight-text pre")) { // wide tables shrink in print
+    text.style.setProperty("--columns", Math.max(...text.textContent.split("\n").map((line) => line.length)));
+  }
   addEventListener("resize", fit);
   document.addEventListener("toggle", fit, true); // formulas in a solution have no width until it opens
   const target = document.getElementById(location.hash.slice(1));

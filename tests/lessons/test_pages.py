@@ -90,7 +90,7 @@ def test_the_figure_that_moves_is_what_its_code_draws():
     """Up to the last digit of a coordinate, which another processor may round differently."""
     kept, made = moving.TARGET.read_text("utf-8"), moving.figure()
     number = r"\d+\.\d"
-    assert re.sub(number, "", kept).count("<animate") == 42 + 3 * 2
+    assert re.sub(number, "", kept).count("<animate") == 42 + 3  # dots and centers
     found, expected = (np.array(re.findall(number, text), float) for text in (made, kept))
     np.testing.assert_allclose(found, expected, atol=0.11)
     assert moving.TARGET.name in (LESSONS / "README.md").read_text("utf-8")

@@ -48,7 +48,8 @@ class Centred:
     def _fit(self, weights, floor):
         xp = array_module(weights)
         total, share, shift = weighted_mean(self.first, weights)
-        shift = xp.where((total > LEAST)[..., None], shift, -self.centre)  # empty ones have mean 0
+        empty = (total <= LEAST)[..., None]  # not those whose total is NaN
+        shift = xp.where(empty, -self.centre, shift)  # empty ones have mean 0
         variance = weighted_sum(self.second, share) - shift * shift
         return total, share, shift, xp.maximum(variance, floor)
 
@@ -64,6 +65,16 @@ class Centred:
         """Return Σ_i w_i (V − μ) and Σ_i w_i (V − μ)² (B, J, D); amount: Σ_i w_i (B, J, 1)."""
         first, second = weighted_sum(self.first, weights), weighted_sum(self.second, weights)
         return first - shift * amount, second - shift * (2 * first - shift * amount)
+
+    def add_gradients(self, grad_X, terms):
+        """Add Σ w_ji (α_jd (V − c)_jdi + β_jd) over all terms (w, α, β) to grad_X, if any."""
+        weights, slopes, offsets = zip(*terms, strict=True)
+        xp = array_module(weights[0])
+        weights = xp.stack(weights, axis=2)
+        grad = xp.stack(slopes, axis=3) @ weights
+        grad *= self.first
+        grad += xp.stack(offsets, axis=3) @ weights
+        return grad if grad_X is None else grad_X + grad
 
 
 def over_dimensions(weights, x):

@@ -248,11 +248,14 @@ def _reverse(g, X, activations, tape, floor, gradient):
     """
     xp = array_module(X)
     grad_activations = grad_u = grad_a = 0
-    held, terms = Centred(X, tape[-1].centre), []
+    grad_X, held, terms = None, Centred(X, tape[-1].centre), []
     grad_mean, grad_log_a = g[..., :-1], g[..., -1] * tape[-1].a
     grad_variance, grad_logits = 0, None
     for r in reversed(tape):
-        held.move((r.centre != held.centre).any(axis=2), r.centre)
+        moved = (r.centre != held.centre).any(axis=2)
+        if terms and (xp is not np or moved.any()):  # digits would cancel about another centre
+            grad_X, terms = held.add_gradients(grad_X, terms), []
+        held.move(moved, r.centre)
         if grad_logits is not None:
             # E: logits_ij = ln a_j − ½ Σ_d ((V_ij − μ_j)²/σ_j² + ln σ_j²)
             # ∂/∂ln a_j = Σ_i G_ij;  μ̄_j = Σ_i G_ij (V_ij − μ_j)/σ_j²
@@ -269,12 +272,13 @@ def _reverse(g, X, activations, tape, floor, gradient):
         grad_variance = (grad_variance + through_a) * (r.variance > floor)
         # M: μ_j = Σ_i s_ij V_ij;  σ_j² = Σ_i s_ij (V_ij − μ_j)², whose ∂/∂μ_j vanishes
         # V̄_ij = s_ij μ̄_j + (2 s_ij ∂/∂σ_j² − G_ij/σ_j²)(V_ij − μ_j); the last term is from E
-        terms.append((r.share, 2 * grad_variance, grad_mean, r.mean))
+        slope = 2 * grad_variance
+        terms.append((r.share, slope, grad_mean - slope * r.shift))
         if grad_logits is not None:
-            terms.append((grad_logits, -1 / r.variance, 0, r.mean))
+            terms.append((grad_logits, -1 / r.variance, r.shift / r.variance))
         # s̄_ij = Σ_d (∂/∂σ_j² (V_ij − μ_j)² + μ̄_j (V_ij − μ_j)), up to a term that all i share
         grad_share = over_dimensions(grad_variance, held.second)
-        grad_share += over_dimensions(grad_mean - 2 * grad_variance * r.shift, held.first)
+        grad_share += over_dimensions(grad_mean - slope * r.shift, held.first)
         # s_ij = w_ij / Σ_i w_ij:  w̄_ij = (s̄_ij − Σ_k s_kj s̄_kj) / Σ_i w_ij;  w_ij = a_i R_ij
         grad_w = grad_share - (r.share * grad_share).sum(axis=2, keepdims=True)
         grad_w = grad_w * inverse(r.total)[..., None] + grad_total[..., None]
@@ -284,12 +288,5 @@ def _reverse(g, X, activations, tape, floor, gradient):
         if gradient == "stop" or r.pull_R is None:
             break
         grad_logits = r.pull_R(grad_w)
-    # V̄_ij = Σ w_ij (α_j (V_ij − μ_j) + δ_j) over all terms w, α, δ, μ, with V − μ = V − c − (μ − c)
-    weights, slopes, offsets = zip(
-        *((w, α, δ - α * (mean - held.centre)) for w, α, δ, mean in terms), strict=True
-    )
-    weights = xp.stack(weights, axis=2)
-    grad_X = xp.stack(slopes, axis=3) @ weights
-    grad_X *= held.first
-    grad_X += xp.stack(offsets, axis=3) @ weights
+    grad_X = held.add_gradients(grad_X, terms)
     return grad_X.transpose(0, 3, 1, 2), grad_activations, grad_u, grad_a

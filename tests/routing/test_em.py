@@ -412,6 +412,36 @@ def test_a_temperature_without_effect_is_refused():
         em(Tensor(VOTES), step="gmm", inverse_temperature=1.0)
 
 
+def test_votes_get_exact_gradients_from_a_mean_that_leaves_its_first_centre():
+    """Digits would cancel if all iterations were summed about the first centre."""
+    rng = np.random.default_rng(0)
+    tight = (np.arange(12) % 2 == 0)[:, None] == (np.arange(2) == 0)
+    noise = rng.normal(size=(1, 12, 2, 4))
+    votes = np.where(tight[..., None], 0.01 * noise, 1e4 * (noise + 1)).astype(np.float32)
+    start = np.where(tight, 0.6, 0.4)[None]
+
+    def gradient(route_by, dtype):
+        given = arguments("complete", votes, np.full((1, 12), 0.5), np.zeros((2, 2)))
+        given = {k: Tensor(v.astype(dtype), requires_grad=k == "votes") for k, v in given.items()}
+        routed = route_by(**given, start=start, floor=1e-6, inverse_temperature=0.05, iterations=3)
+        routed.activations.sum().backward()
+        return given["votes"].grad
+
+    expected = gradient(em_plain, "float64")
+    error = np.abs(gradient(em, "float32") - expected).max()
+    assert error < 2e-4 * np.abs(expected).max()  # plain in float32: 3e-5; about one centre: 2e-2
+
+
+def test_a_vote_that_is_nan_leaves_no_finite_mean_in_its_sample():
+    votes = VOTES.copy()
+    votes[0, 0, 0, 0] = np.nan
+    for route_by in (em, em_plain):
+        with np.errstate(invalid="ignore"):
+            poses = route_by(Tensor(votes), step="gmm", iterations=3).poses.data
+        assert np.isnan(poses[0]).all(), route_by
+        assert np.isfinite(poses[1:]).all()
+
+
 # --- On the device -------------------------------------------------------------------------------
 
 

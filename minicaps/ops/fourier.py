@@ -48,7 +48,7 @@ class Transform(NamedTuple):
         """Apply the map to the phases of images (A, H, W, C), which gives (F, A, s·s·C)."""
         xp, (size, columns) = array_module(images), (self.rows.shape[1], self.single.shape[1])
         depth = stride * stride * images.shape[3]
-        spectrum = xp.empty((self.number, len(images), depth), images.dtype)
+        spectrum = xp.empty((self.number, len(images), depth), self.rows.dtype)
 
         def transform(some):
             planes = _split(images[some], (size, columns), stride)

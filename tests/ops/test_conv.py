@@ -96,6 +96,20 @@ def test_spectra_lose_no_precision(dtype):
         assert np.abs(a - b).max() < 8 * np.finfo(dtype).eps * np.abs(b).max()
 
 
+@pytest.mark.parametrize("dtypes", [(np.float32, np.float64), (np.float64, np.float32)])
+def test_spectra_of_two_precisions_have_the_higher_one(dtypes):
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.normal(size=shape).astype(dtype)
+        for shape, dtype in zip(((3, 8, 20, 20), (6, 8, 9, 9)), dtypes, strict=True)
+    ]
+    with patch.object(*SPECTRA):
+        y = ops.conv2d(*arrays).data
+    exact = ops.conv2d_plain(*(a.astype(np.float64) for a in arrays)).data
+    assert y.dtype == np.float64
+    np.testing.assert_allclose(y, exact, rtol=1e-10, atol=1e-10)
+
+
 def test_spectra_are_chosen_where_they_save():
     """Counts derived by hand for 128 images of 20×20, 256 to 256 channels, 9×9, stride 2."""
     sizes = (128, 20, 20, 256), (256, 9, 9, 256)

@@ -166,10 +166,7 @@ ENVIRONMENT = re.compile(
 
 def _pieces(body):
     """Return the cells of all matrices, innermost first, and the formula with letters for them."""
-    environment = re.compile(
-        r"\\begin\{(pmatrix|cases|aligned)\}((?:(?!\\begin).)*?)\\end\{\1\}", re.S
-    )
-    while found := environment.search(body):
+    while found := ENVIRONMENT.search(body):
         yield from (cell for cell in re.split(r"&|\\cr\b", found[2]) if cell.strip())
         body = body[: found.start()] + " M " + body[found.end() :]
     yield body

@@ -102,7 +102,7 @@ def _measure(module, lab, results, seeds, untrained):
     """
     parts = results.parts
     if untrained:
-        parts = {name: own for name, own in parts.items() if own["model"] is None}
+        parts = {name: own for name, own in parts.items() if own.get("epochs") == 0}
     jobs = [
         results.job(name, seed, partial(module.measure, lab, name, settings, seed))
         for name, settings in parts.items()

@@ -15,7 +15,7 @@ from minicaps.graph import no_grad
 from minicaps.models.inputs import tensor_for
 from minicaps.models.multilabel import SEEN
 from minicaps.models.sizes import ChildrenGrid
-from minicaps.nn import Module
+from minicaps.nn import Decoder, Module
 from minicaps.tensor import Tensor
 
 EVALUATION_BATCH = 250  # images per batch when no gradients are needed
@@ -85,6 +85,7 @@ class Network(Module):
     preprocessing : the images that the network expects
     multi : whether an image may have any number of classes
     loss : name of the loss
+    decoder : the decoder, or None
     """
 
     logits: bool = False
@@ -96,6 +97,7 @@ class Network(Module):
     preprocessing: Preprocessing | None = None
     multi: bool = False
     loss: str | None = None
+    decoder: Decoder | None = None
 
     @property
     def raw_score(self) -> str:
@@ -114,6 +116,15 @@ class Network(Module):
         if self.shares:
             return activations / (activations.sum(axis=1, keepdims=True) + 1e-30)
         return activations
+
+    def reconstruct(self, poses: Tensor, keep: Array) -> Tensor:
+        """Decode images from poses (B, J, D), masking those of all classes except `keep` (B,).
+
+        Raises ValueError if the network was built without a decoder.
+        """
+        if self.decoder is None:
+            raise ValueError("this network has no decoder: build it with decoder=True")
+        return self.decoder(ops.mask(poses, keep))
 
     def expected_images(self) -> Preprocessing:
         """Return the preprocessing; ValueError if the network does not know its images."""

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from minicaps import ops
-from minicaps.backend import Array
 from minicaps.models.base import Network
 from minicaps.models.sizes import ROUTING_OPTIONS, check_images, children_grid, sizes_of
 from minicaps.nn import Conv2d, Decoder, DenseCaps, PrimaryCaps, SharedCaps
@@ -90,7 +88,6 @@ class CapsNet(Network):
             self.classes = SharedCaps(types * size, poses, rng, **children, **routing)
         else:
             self.classes = DenseCaps((p * q * types, size), poses, rng, **routing)
-        self.decoder = None
         if decoder:
             self.decoder = Decoder(poses, input_shape, rng, hidden=sizes["hidden"])
 
@@ -110,12 +107,3 @@ class CapsNet(Network):
         """Join the capsules (B, P·Q·types, size) at each position to (B, P·Q, types·size)."""
         p, q = self.children_grid[:2]
         return primary.reshape(len(primary), p * q, math.prod(primary.shape[1:]) // (p * q))
-
-    def reconstruct(self, poses: Tensor, keep: Array) -> Tensor:
-        """Decode images from class capsules (B, J, D), masking all capsules except `keep` (B,).
-
-        Raises ValueError if the network was built with decoder=False.
-        """
-        if self.decoder is None:
-            raise ValueError("this network has no decoder: build it with decoder=True")
-        return self.decoder(ops.mask(poses, keep))

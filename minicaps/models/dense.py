@@ -9,7 +9,7 @@ from minicaps.models.base import Network
 from minicaps.models.capsnet import CAPSNET_PRESETS
 from minicaps.models.cnn import flattened, without_capsules
 from minicaps.models.sizes import check_images, grid, sizes_of
-from minicaps.nn import Conv2d, Linear
+from minicaps.nn import Conv2d, Decoder, Linear
 from minicaps.routing import Routed
 from minicaps.tensor import Tensor
 
@@ -29,14 +29,18 @@ class DenseCNN(Network):
     input_shape : shape of an image, (C, H, W)
     classes : number of classes
     preset : the sizes of the layers, a key of `CAPSNET_PRESETS`
+    decoder : whether to build the decoder of the CapsNet
+        The hidden units then serve as poses (B, J, D): the decoder draws an image from the D units
+        that belong to its class.
     seed : seed of the initial weights
     """
 
     logits = True
 
     def __init__(
-        self, input_shape: tuple[int, ...], classes: int, *, preset: str = "paper", seed: int = 0
-    ):
+        self, input_shape: tuple[int, ...], classes: int, *, preset: str = "paper",
+        decoder: bool = False, seed: int = 0,
+    ):  # fmt: skip
         sizes, self.input_shape = sizes_of(CAPSNET_PRESETS, preset), tuple(input_shape)
         rng = np.random.default_rng(seed)
         channels, *image = input_shape
@@ -48,9 +52,12 @@ class DenseCNN(Network):
             layer = Conv2d(channels, width, side, rng, stride=step, relu=True)
             self.convolutions.append(layer)
             channels = width
-        hidden = classes * sizes["capsule_size"]
+        self.pose_shape = (classes, sizes["capsule_size"])
+        hidden = math.prod(self.pose_shape)
         self.hidden = Linear(math.prod(image) * channels, hidden, rng)
         self.classes = Linear(hidden, classes, rng, init="glorot")
+        if decoder:
+            self.decoder = Decoder(self.pose_shape, input_shape, rng, hidden=sizes["hidden"])
 
     def forward(self, images: Tensor) -> Routed:
         check_images(images, self.input_shape)
@@ -58,4 +65,7 @@ class DenseCNN(Network):
         for convolution in self.convolutions:
             x = convolution(x)
         x = ops.relu(self.hidden(flattened(x)))
-        return without_capsules(self.classes(x))
+        found = without_capsules(self.classes(x))
+        if self.decoder is None:
+            return found
+        return found._replace(poses=x.reshape(len(x), *self.pose_shape))

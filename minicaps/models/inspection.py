@@ -31,7 +31,7 @@ class View:
     """Output of a network for one image, stored in arrays on the host.
 
     scores: (J,), one per class: lengths of capsules, activations or probabilities.
-    poses: (J, D), or None for a network without capsules.
+    poses: (J, D), or None for a network with neither capsules nor a decoder.
     couplings: one array (I, J) per iteration of the routing to the classes; empty for a network
         without capsules.
     """
@@ -59,10 +59,11 @@ def view(model, picture) -> View:
         with keep_history():  # learned couplings have no iterations
             routed = model(tensor_for(model, picture[None]))
         (own,) = _checked_scores(model, routed.activations)
-    if routed.poses is None:
-        return View(own, None, ())
+    poses = None if routed.poses is None else to_host(routed.poses.data)[0]
+    if routed.couplings is None:
+        return View(own, poses, ())
     couplings = tuple(to_host(each.couplings.data)[0] for each in routed.history or [routed])
-    return View(own, to_host(routed.poses.data)[0], couplings)
+    return View(own, poses, couplings)
 
 
 def scores(model, pictures) -> np.ndarray:
@@ -199,7 +200,7 @@ def pose_spread(model, split, keep):
 
 
 def has_decoder(model):
-    return getattr(model, "decoder", None) is not None
+    return model.decoder is not None
 
 
 def _drawn(model, poses, keep):

@@ -172,6 +172,8 @@ def _options_of_the_model(name, given):
     for option, argument in OF_THE_MODEL.items():
         if argument in own:
             default = own[argument] if DEFAULTS[option] is None else DEFAULTS[option]
+            if option == "reconstruction" and not own[argument]:
+                default = None  # a decoder that is built only if asked for
             chosen[option] = given.get(option, default)
         elif option in given:
             flag = _flag(option)
@@ -294,7 +296,8 @@ def _model_options(group):
     text = "normalize the channels after each convolution"
     group.add_argument("--batch-norm", action="store_true", help=text)
     text = "reconstruction loss weight; 0: no decoder"
-    _add(group, "reconstruction", text, metavar="W", type=_NOT_NEGATIVE)
+    rate = f"{DEFAULTS['reconstruction']}; dense-cnn: 0"
+    _add(group, "reconstruction", text, rate, metavar="W", type=_NOT_NEGATIVE)
 
 
 def _optimization_options(group):

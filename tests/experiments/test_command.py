@@ -241,8 +241,39 @@ def test_a_pose_that_the_features_hold_is_found_and_no_other():
     scores = dimensions.scored(known, training, asked, test)
     np.testing.assert_allclose(scores[:4], 1, atol=1e-9)
     assert max(scores[4:6]) < 0.05
-    one = dimensions.scored(known, training, asked, test, components=1)
+    one = dimensions.scored(known, training, asked, test, dimensions.ONE)
     assert max(one) < 0.9  # one number cannot hold four poses
+
+
+def test_a_pose_that_is_one_of_the_features_is_found_in_it():
+    """Beside 40 numbers without meaning, one is the pose itself; it has less spread than they."""
+    training, test = drawn(300, 1), drawn(400, 2)
+    known, asked = (
+        np.column_stack([9 * np.random.default_rng(n).normal(size=(len(split), 40)), split.poses])
+        for n, split in enumerate((training, test))
+    )
+    alone = dimensions.scored(known, training, asked, test, dimensions.ONE)
+    np.testing.assert_allclose(alone[:6], 1, atol=1e-9)
+    few = dimensions.scored(known, training, asked, test, dimensions.FEW)
+    assert max(few[:6]) < 0.5  # the 16 directions of largest spread hold no pose
+
+
+def test_a_map_that_bends_fails_beyond_the_rotations_of_the_fit():
+    """A feature that grows with the rotation holds it everywhere, one that saturates does not."""
+    rotation = np.random.default_rng(0).uniform(-25, 25, 4000)
+    poses = np.column_stack([rotation, np.random.default_rng(1).normal(size=(4000, 5))])
+    splits = [
+        data.Split(np.zeros((2000, 1, 4, 4), np.float32), np.zeros(2000, int), part)
+        for part in (poses[:2000], poses[2000:])
+    ]
+    beyond = {}
+    for name, bend in (("straight", lambda x: x), ("bent", lambda x: np.clip(x, -12.5, 12.5))):
+        found = dimensions._scores(lambda split, f=bend: f(split.poses[:, :1]), *splits, ["R²"])
+        beyond[name] = found["R²"]["beyond"]
+    # bent: 12.5 is read for every rotation between 12.5 and 25, uniform: the error is u, the
+    # deviation from the mean 12.5 + u with u in (0, 12.5), so 1 − (1/3) / (1 + 1 + 1/3) = 6/7
+    assert beyond["straight"] == pytest.approx(1, abs=1e-9)
+    assert beyond["bent"] == pytest.approx(6 / 7, abs=0.01)
 
 
 def test_the_slant_is_the_angle_of_a_digits_height():
@@ -268,13 +299,19 @@ def test_dimensions_are_measured_and_drawn(monkeypatch, capsys):
     small = {"data": "strokes", "validation": 30, "epochs": 1}
     parts = {
         "capsules": small | {"model": "capsnet", "batch_size": 64},
+        "untrained": small | {"model": "capsnet", "epochs": 0},
+        "masked": small | {"model": "dense-cnn", "reconstruction": 0.05, "batch_size": 64},
         "pooling": small | {"model": "pooling-cnn", "batch_size": 64},
     }
     monkeypatch.setattr(dimensions, "parts", lambda quick: parts)
     assert command.main(["dimensions", *QUICK[1:]]) == 0
     report = json.loads(Path("runs/experiments/dimensions-quick/dimensions.json").read_text())
     first = [row[0] for row in report["table"]]
-    assert first == ["", "capsules, R²", "pooling, R²", "pooling, R² of 16"]
+    networks = ["capsules, R²", "capsules, R² of one", "untrained, R²", "masked, R²"]
+    networks += ["masked, R² of one", "pooling, R²", "pooling, R² of 16"]
+    assert first == ["", *networks]
+    right = report["table"][0].index("right class")
+    assert all(0 <= float(row[right]) <= 1 for row in report["table"][1:] if row[right] != "–")
     assert "pooling, R² of 16" in capsys.readouterr().out
     with Image.open("runs/experiments/dimensions-quick/dimensions-sweep.png") as sweep:
         grid = np.asarray(sweep, int).reshape(16, sweep.height // 16, 11, -1)

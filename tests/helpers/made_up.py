@@ -10,7 +10,7 @@ def figures(name, part, right=0.9):
     """Return the results of a part of an experiment for a seed. right: the accuracy."""
     wrong = {"known": 1 - right, "novel": 1 - right, "ranges": [1 - right] * 6}
     kinds = dict.fromkeys(affine.KINDS, right)
-    poses = dict.fromkeys((*POSE_NAMES, "slant"), 0.5)
+    poses = dict.fromkeys((*POSE_NAMES, "slant", "beyond"), 0.5)
     of = {
         "ablation": {},
         "adversarial": {
@@ -20,8 +20,8 @@ def figures(name, part, right=0.9):
             "flat": dict.fromkeys(adversarial.GRADIENTS, 0.25),
         },
         "affine": {"held out": [right] * 3, "epoch": 2, "equal": kinds, "last": kinds},
-        "dimensions": {"R²": poses, "R² of 16": poses}
-        | ({"length": [right, 0.02]} if part in ("capsules", "pooling") else {}),
+        "dimensions": dict.fromkeys(("R²", "R² of 16", "R² of one"), poses)
+        | ({"length": [right, 0.02]} if part in ("capsules", "masked", "pooling") else {}),
         "dynamic": {
             "kinds": dict.fromkeys(dynamic.KINDS, [substituted(right)] * len(dynamic.ITERATIONS))
         },

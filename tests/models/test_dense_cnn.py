@@ -54,6 +54,31 @@ def test_it_is_its_layers_one_after_the_other(tiny):
     assert found.poses is None and found.couplings is None
 
 
+def test_the_decoder_draws_from_the_hidden_units_of_one_class(monkeypatch):
+    """Units of other classes leave the drawing alone; the scores are those without a decoder."""
+    monkeypatch.setitem(models.CAPSNET_PRESETS, "small", TINY)
+    bare, drawing = (
+        models.build("dense-cnn", (2, 8, 7), 3, preset="small", decoder=decoder)
+        for decoder in (False, True)
+    )
+    images, keep = (
+        Tensor(np.random.default_rng(1).random((4, 2, 8, 7), np.float32)),
+        np.arange(4) % 3,
+    )
+    found = drawing(images)
+    np.testing.assert_array_equal(found.activations.data, bare(images).activations.data)
+    units = found.poses.data
+    scores = units.reshape(4, 9) @ drawing.classes.weight.data + drawing.classes.bias.data
+    np.testing.assert_allclose(found.activations.data, scores, rtol=1e-5)
+    others = units + np.where(np.arange(3)[:, None] == keep[:, None, None], 0, 7).astype("f")
+    drawn, same = (drawing.reconstruct(Tensor(poses), keep).data for poses in (units, others))
+    assert drawn.shape == (4, 2, 8, 7) and np.array_equal(drawn, same)
+    changed = drawing.reconstruct(Tensor(units + np.float32(7)), keep).data
+    assert np.abs(changed - drawn).max(axis=(1, 2, 3)).min() > 0
+    with pytest.raises(ValueError, match="no decoder: build it with decoder=True"):
+        bare.reconstruct(found.poses, keep)
+
+
 def test_its_gradients(tiny):
     images, labels = np.random.default_rng(2).random((3, 2, 8, 7)), np.array([0, 2, 1])
     check_gradients(lambda x: ops.cross_entropy(tiny(x).activations, labels), images)

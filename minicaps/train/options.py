@@ -295,7 +295,7 @@ def _model_options(group):
     _add(group, "dropout", text, metavar="SHARE", type=number(float, 0, 1))
     text = "normalize the channels after each convolution"
     group.add_argument("--batch-norm", action="store_true", help=text)
-    text = "reconstruction loss weight; 0: no decoder"
+    text = "decoder's loss weight; 0: none"
     rate = f"{DEFAULTS['reconstruction']}; dense-cnn: 0"
     _add(group, "reconstruction", text, rate, metavar="W", type=_NOT_NEGATIVE)
 

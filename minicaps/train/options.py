@@ -295,9 +295,8 @@ def _model_options(group):
     _add(group, "dropout", text, metavar="SHARE", type=number(float, 0, 1))
     text = "normalize the channels after each convolution"
     group.add_argument("--batch-norm", action="store_true", help=text)
-    text = "decoder's loss weight; 0: none"
-    rate = f"{DEFAULTS['reconstruction']}; dense-cnn: 0"
-    _add(group, "reconstruction", text, rate, metavar="W", type=_NOT_NEGATIVE)
+    text = "decoder's loss weight; 0 or dense-cnn: none"
+    _add(group, "reconstruction", text, metavar="W", type=_NOT_NEGATIVE)
 
 
 def _optimization_options(group):

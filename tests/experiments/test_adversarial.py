@@ -120,11 +120,11 @@ def test_a_misled_image_is_kept_and_not_attacked_again(monkeypatch):
 
 
 class Flat(Linear):
-    """A wrong score that rises from 0.55 on and is the highest from 0.6 on; the other is 0.1."""
+    """A wrong score that rises from 0.55 on and is the highest from 0.62 on; the other is 0.14."""
 
     def forward(self, images):
         wrong = 2 * ops.relu(images.reshape(len(images), 1) - 0.55)
-        return Routed(None, ops.concatenate([0 * wrong + 0.1, wrong], axis=1), None)
+        return Routed(None, ops.concatenate([0 * wrong + 0.14, wrong], axis=1), None)
 
 
 def test_a_random_start_leaves_a_flat_region():
@@ -133,7 +133,7 @@ def test_a_random_start_leaves_a_flat_region():
     assert all(np.array_equal(made.images, split.images) for made in single)
     several = adversarial.restarts(LAB, Flat(), split, 5, 10)
     rights = [LAB.accuracy(Flat(), made) for made in several]
-    assert rights[0] == rights[1] == 1 and rights[-1] == 0  # 0.6 is out of reach for ε ≤ 0.1
+    assert rights[0] == rights[1] == 1 and rights[-1] == 0  # 0.62 is out of reach for ε ≤ 0.1
 
 
 class Noisy(Module):
@@ -211,10 +211,11 @@ class Long(Linear):
 def test_a_long_capsule_resists_the_difference_and_not_restarts():
     """At x = 0.5, the lengths' slopes are 0.15 and 0.28, those before the squash 40 and 1."""
     split = Split(np.full((1, 1, 1, 1), 0.5, np.float32), np.array([0]))
-    for attack, x, right in (("difference", 0.75, 1), ("iterated", 0.75, 1), ("restarts", 0.35, 0)):
+    for attack in ("difference", "iterated"):
         last = adversarial.pictures(LAB, Long(), split, attack)[-1]
-        assert LAB.accuracy(Long(), last) == right
-        assert last.images.item() == pytest.approx(x) if right else last.images.item() < x
+        assert last.images.item() == pytest.approx(0.75) and LAB.accuracy(Long(), last) == 1
+    last = adversarial.restarts(LAB, Long(), split, 1, 10)[-1]  # without a random start
+    assert last.images.item() < 0.35 and LAB.accuracy(Long(), last) == 0
 
 
 def test_worst_is_correct_only_under_every_attack_up_to_the_strength():

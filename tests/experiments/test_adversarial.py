@@ -218,6 +218,24 @@ def test_a_long_capsule_resists_the_difference_and_not_restarts():
     assert last.images.item() < 0.35 and LAB.accuracy(Long(), last) == 0
 
 
+def test_the_strongest_attack_is_chosen_at_each_strength():
+    one = [[True, True, True], [False, True, False]]
+    other = [[False, True, True], [True, True, False]]
+    found = adversarial.strongest([np.array(one), np.array(other)])
+    assert found.tolist() == [[False, True, True], [False, True, False]]
+
+
+def test_an_attack_with_another_network_is_judged_by_the_attacked_one():
+    """The other network's gradient has the opposite sign, so its images help the first."""
+    other = Linear()
+    other.slope.data = -other.slope.data
+    images = np.array([[0.5, 0.24]], np.float32).reshape(1, 1, 1, 2)
+    split, model = Split(images, np.array([0])), Linear()
+    assert not adversarial.attacked(LAB, model, model, split, "difference").any()
+    helped = adversarial.attacked(LAB, model, other, split, "difference")
+    assert helped.shape == (5, 1) and helped.all()
+
+
 def test_worst_is_correct_only_under_every_attack_up_to_the_strength():
     one = [[True, True, False, True], [True, True, False, True]]
     other = [[True, False, True, True], [True, True, True, False]]

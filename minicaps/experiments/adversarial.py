@@ -4,23 +4,35 @@ The attack is the fast gradient sign method of Goodfellow et al. 2015 (section 4
 sign(∂loss/∂x), clipped to [0, 1]. Hinton et al. (2018, section 6) find that on images of toys,
 matrix capsules resist this attack better than a CNN does, but not images made to mislead another
 CNN (a black-box attack). Popular accounts make the claim for all capsules. Here, both networks have
-the same convolutions and about as many parameters. For each network, we use the epoch at which its
-accuracy on held-out digits is closest to the best accuracy that both networks reach. For the
-CapsNet this was the last of four epochs with both seeds, for the CNN the second or third, before
-its learning rate had been annealed.
+the same convolutions and about as many parameters, and both are attacked after their last epoch, at
+the end of the cosine schedule.
 
 A network may seem to resist only because its gradient carries no information: for a confident
 prediction, the margin loss is exactly flat, so the image would not change at all. We therefore
 compare several attacks with the same maximum change ε. Those that need a gradient use the attacked
 network's own, except for the last: noise (random signs), loss (the training loss), difference (the
 best wrong score minus the correct score, which is never flat), iterated (ten smaller steps on the
-difference; Kurakin et al. 2017), and other (the images that the difference gives for the other
-network). The most successful of these attacks bounds a network's robustness from above only; a
-stronger attack may exist.
+difference; Kurakin et al. 2017), restarts, and other (images that difference or iterated makes for
+the other network, whichever misleads more).
+
+The attack `restarts` is projected gradient ascent (Madry et al. 2018, arXiv 1706.06083). It takes
+100 steps of 2.5 ε / 100 from each of five starts: the image itself, then random points of the ball
+of radius ε. Each step is projected to the ball and to [0, 1], and the first misclassified image
+ends the attack. It increases the difference *before the squash*: a capsule's length n becomes
+|v| = n² / (1 + n²), whose slope fades where n is large, so the difference of lengths hardly pushes
+a long correct capsule. Because |v| increases with n, the prediction is the same. A CNN's scores are
+logits, which precede its softmax.
+
+An image counts as correct under `worst` if it is correct under every attack with a change of at
+most ε. Even this bounds a network's robustness from above only; a stronger attack may exist.
 """
 
-import numpy as np
+from contextlib import contextmanager
 
+import numpy as np
+from tqdm import tqdm
+
+from minicaps import ops
 from minicaps.backend import array_module, to_host
 from minicaps.cli.sharing import all_of
 from minicaps.data import Split
@@ -33,35 +45,44 @@ from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
 from minicaps.runs.inference import batches_for
 from minicaps.tensor import Tensor
 
-TITLE = "fast-gradient-sign attacks at five strengths"
+TITLE = "gradient attacks at five strengths, from one step to 500"
 SEEDS = 3
 DATA = "mnist"
 STRENGTHS = (0.05, 0.1, 0.15, 0.2, 0.25)
+PAIRED = 0.1  # the strength of the paired test: neither network is always correct or always wrong
+PICTURES, QUICK_PICTURES, STEPS = 1000, 100, 10
+RESTARTS, QUICK_RESTARTS = (5, 100), (2, 10)  # starts, and steps from each
 ATTACKS = {
     "noise": "random signs",
     "loss": "signs of its loss gradient",
     "difference": "best wrong − correct score",
-    "iterated": "the same in ten steps",
+    "iterated": f"the same in {STEPS} steps",
+    "restarts": "{} × {} steps, pre-squash".format(*RESTARTS),
     "other": "made for the other network",
 }
+ROWS = ATTACKS | {"worst": "misled by any attack"}
 GRADIENTS = ("loss", "difference")
-PICTURES, QUICK_PICTURES, STEPS = 1000, 100, 10
+TRANSFERRED = ("difference", "iterated")  # images of `restarts` stop where they barely mislead
 SAYS = "resist white-box, not black-box (toys)"
 KEY = equal.KEY | {
     "accuracy, %": f"share of attacked test digits (at most {PICTURES:,}) classified correctly",
-    "epoch": "epoch tested, by seed: both networks are then about equally good on held-out digits",
+    "validation": "accuracy, %, on held-out digits after the last epoch, which is the one attacked",
     "no gradient": "share of the digits, %, with a gradient of exactly 0: they do not change",
     "attack": "what decides whether a pixel becomes brighter or darker:",
     "noise": "a random sign",
     "loss": "the sign of the gradient of the network's own training loss",
     "difference": "the sign of the gradient of the best wrong score − the correct score",
     "iterated": f"the same in {STEPS} small steps, each with a new gradient",
-    "other": "the sign given by the difference for the other network",
-    "ε": "change of each pixel (black is 0, white is 1); at ε = 0 the digits are unchanged",
+    "restarts": "projected gradient of the difference before the squash, {} starts × {} steps"
+    " (quick: {} × {})".format(*RESTARTS, *QUICK_RESTARTS),
+    "other": "as {} or {} for the other network, whichever misleads more".format(*TRANSFERRED),
+    "worst": "correct only if it is correct under every attack up to ε",
+    "ε": "largest change of a pixel (black is 0, white is 1); at ε = 0 the digits are unchanged",
     "source": "Hinton et al. 2018, section 6: do matrix capsules resist better than a CNN?",
 }
-TESTED = "at most 1,000 MNIST test digits, the same for every seed; paired: iterated, ε = 0.25"
+TESTED = f"at most 1,000 MNIST test digits, the same for every seed; paired: worst, ε = {PAIRED:g}"
 COMPARED = (("capsules", "cnn"),)
+EDGE = float(np.finfo(np.float32).eps)  # lengths are clipped to [EDGE, 1 − EDGE]
 
 
 def parts(quick):
@@ -77,21 +98,48 @@ def parts(quick):
 
 
 def measure(lab, part, settings, seed):
-    models, epochs = networks(lab, seed)
+    models = networks(lab, seed)
     model, (other,) = models[part], [models[name] for name in models if name != part]
     count = QUICK_PICTURES if lab.quick else PICTURES
     test = lab.data(DATA, seed).test.take(slice(count))
-    made = {attack: pictures(lab, model, test, attack) for attack in ATTACKS if attack != "other"}
-    made["other"] = pictures(lab, other, test, "difference")
-    right = {attack: [lab.right(model, one) for one in made[attack]] for attack in ATTACKS}
+    own = [attack for attack in ATTACKS if attack != "other"]
+    right = {attack: attacked(lab, model, model, test, attack) for attack in own}
+    transferred = [attacked(lab, model, other, test, attack) for attack in TRANSFERRED]
+    right["other"] = strongest(transferred)
+    right["worst"] = worst([*right.values(), *transferred])
+    folder = trained(lab, part, seed)
     return {
-        "epoch": epochs[part],
+        "validation": equal.validation_curve(folder)[-1],
         "clean": lab.accuracy(model, test),
-        "against": {name: [float(one.mean()) for one in right[name]] for name in ATTACKS},
+        "against": {name: [float(one.mean()) for one in right[name]] for name in ROWS},
         "flat": flat(lab, model, test),
-        **tested(right["iterated"][-1]),
-        **cost(read_summary(trained(lab, part, seed))),
+        **tested(right["worst"][STRENGTHS.index(PAIRED)]),
+        **cost(read_summary(folder)),
     }
+
+
+def attacked(lab, model, source, split, attack):
+    """Return which images are correct, (strengths, n), when they are attacked with `source`."""
+    return np.array([lab.right(model, made) for made in pictures(lab, source, split, attack)])
+
+
+def strongest(right):
+    """Return, for each strength, the row of the attack that misleads most.
+
+    right: booleans (attacks, strengths, n). Returns booleans (strengths, n).
+    """
+    best = np.mean(right, axis=2).argmin(axis=0)
+    return np.array(right)[best, np.arange(len(best))]
+
+
+def worst(right):
+    """Return whether each image is correct under every attack that may change it by at most ε.
+
+    An image made with a smaller ε is allowed at a larger one, too.
+
+    right: booleans (attacks, strengths, n). Returns booleans (strengths, n).
+    """
+    return np.logical_and.accumulate(np.all(right, axis=0), axis=0)
 
 
 def trained(lab, part, seed):
@@ -99,28 +147,27 @@ def trained(lab, part, seed):
 
 
 def networks(lab, seed):
-    """Return the networks at equal accuracy and their epochs, as dictionaries keyed by part."""
+    """Return the networks after their last epoch as a dictionary keyed by part."""
     folders = all_of(lambda part: trained(lab, part, seed), parts(lab.quick))
-    curves = {part: equal.validation_curve(folder) for part, folder in folders.items()}
-    epochs = equal.epochs(curves)
-    paths = {part: folder / f"epoch-{epochs[part]}.npz" for part, folder in folders.items()}
-    return {part: lab.model(path) for part, path in paths.items()}, epochs
+    return {part: lab.model(folder / "last.npz") for part, folder in folders.items()}
 
 
 def pictures(lab, model, split, attack):
     """Attack the images of `split` at each strength, and return one `Split` per strength."""
+    if attack == "restarts":
+        return restarts(lab, model, split, *(QUICK_RESTARTS if lab.quick else RESTARTS))
     if attack == "iterated":
         return [iterated(lab, model, split, strength) for strength in STRENGTHS]
     if attack == "noise":
         signs = np.random.default_rng(0).choice([-1, 1], split.images.shape)
     else:
-        signs = np.sign(gradients(lab, model, split, attack))
+        signs = np.sign(gradients(lab, model, split, attack)[0])
     return [moved(split, strength * signs) for strength in STRENGTHS]
 
 
 def iterated(lab, model, split, strength):
     for _ in range(STEPS):
-        slope = gradients(lab, model, split, "difference")
+        slope, _ = gradients(lab, model, split, "difference")
         split = moved(split, strength / STEPS * np.sign(slope))
     return split
 
@@ -130,20 +177,98 @@ def moved(split, change):
     return Split(np.clip(split.images + change, 0, 1, dtype=np.float32), split.labels)
 
 
+def restarts(lab, model, split, starts, steps):
+    """Attack by projected gradient ascent from several starts, and return a `Split` per strength.
+
+    The first start is the image itself, the others are random points of the ball around it. An
+    image that is misclassified at one strength lies in every larger ball, too, so only the others
+    are attacked at larger strengths.
+    """
+    rng, found = np.random.default_rng(0), []
+    made, left = split.images.copy(), np.arange(len(split))  # left: those still correct
+    for strength in STRENGTHS:
+        shown = {"desc": f"restarts, ε = {strength:g}", "unit": " steps", "total": starts * steps}
+        with tqdm(**shown, delay=1, leave=False, disable=None) as bar:
+            for start in range(starts):
+                noise = rng.uniform(-strength, strength, made.shape) if start else 0
+                made[left] = in_ball(split.images, split.images + noise, strength)[left]
+                left = climb(lab, model, split, made, left, strength, steps, bar.update)
+        found.append(Split(made.copy(), split.labels))
+    return found
+
+
+def climb(lab, model, split, made, left, strength, steps, update):
+    """Move the images `made[left]` in place until they are misclassified, at most `steps` times.
+
+    left: indices of images. Returns the indices of those that are still classified correctly.
+    update: called after each step.
+    """
+    for step in range(steps + 1):
+        if not len(left):
+            break
+        slopes, right = gradients(lab, model, Split(made[left], split.labels[left]), "restarts")
+        left, slopes = left[right], slopes[right]
+        if step < steps:
+            # x ← the projection of x + 2.5 ε / steps · sign(∂difference/∂x) to the ball
+            higher = made[left] + 2.5 * strength / steps * np.sign(slopes)
+            made[left] = in_ball(split.images[left], higher, strength)
+            update()
+    return left
+
+
+def in_ball(images, points, strength):
+    """Project `points` to the images that differ from `images` by at most `strength`."""
+    near = np.clip(points, images - strength, images + strength)
+    return np.clip(near, 0, 1, dtype=np.float32)
+
+
 def gradients(lab, model, split, attack):
-    """∂loss/∂image for every image, (n, C, H, W). attack: which loss, "loss" or "difference"."""
-    found = []
+    """Compute ∂objective/∂image for every image, (n, C, H, W), and which images are correct, (n,).
+
+    attack: which objective, "loss", "difference" or "restarts".
+    """
+    slopes, right = [], []
     for images, labels in batches_for(model, split, EVALUATION_BATCH, stop=lab.stop):
         x = Tensor(images.data, requires_grad=True)
-        scores = model(x).activations
-        if attack == "loss":
-            name = usual_loss(model.config["name"])
-            classification_loss(name, model, scores, labels).backward()
-        else:
-            difference(scores, labels).backward()
-        model.zero_grad()  # the gradients of its parameters are not needed
-        found.append(to_host(x.grad))
-    return np.concatenate(found)
+        with constant(model):
+            scores = model(x).activations
+            objective(model, scores, labels, attack).backward()
+        slopes.append(to_host(x.grad))
+        right.append(to_host(scores.data.argmax(axis=1) == labels))
+    return np.concatenate(slopes), np.concatenate(right)
+
+
+@contextmanager
+def constant(model):
+    """Treat the parameters as constants in this block, so that their gradients cost nothing."""
+    nodes = [(parameter, parameter.node) for parameter in model.parameters()]
+    for parameter, _ in nodes:
+        parameter.node = None
+    try:
+        yield
+    finally:
+        for parameter, node in nodes:
+            parameter.node = node
+
+
+def objective(model, scores, labels, attack):
+    """Compute what an attack increases: the loss, or the difference of scores."""
+    if attack == "loss":
+        name = usual_loss(model.config["name"])
+        return classification_loss(name, model, scores, labels)
+    if attack == "restarts" and not model.logits:
+        scores = before_squash(scores)
+    return difference(scores, labels)
+
+
+def before_squash(lengths):
+    """Compute the lengths n before the paper's squash from |v| = n² / (1 + n²).
+
+    Lengths are clipped so that n and its slope are finite at 0 and 1.
+    """
+    share = ops.clip(lengths, low=EDGE, high=1 - EDGE)
+    # n = √(|v| / (1 − |v|))
+    return ops.sqrt(share / (1 - share))
 
 
 def difference(scores, labels):
@@ -162,71 +287,82 @@ def flat(lab, model, split):
     """Return, for each attack, the fraction of images whose gradient is exactly zero."""
     found = {}
     for attack in GRADIENTS:
-        steepest = np.abs(gradients(lab, model, split, attack)).max(axis=(1, 2, 3))
+        steepest = np.abs(gradients(lab, model, split, attack)[0]).max(axis=(1, 2, 3))
         found[attack] = float((steepest == 0).mean())
     return found
 
 
 def table(results):
-    header = ["accuracy, %", "epoch", "no gradient", "attack", "ε = 0"]
+    header = ["accuracy, %", "validation", "no gradient", "attack", "ε = 0"]
     rows = [[*header, *(f"ε = {e:g}" for e in STRENGTHS), "source"]]
     rows[0] += ["parameters", "images learned"]
     for part, seeds in results.items():
-        for attack in ATTACKS:
-            row = [part, ", ".join(str(f["epoch"]) for f in seeds)]
+        for attack in ROWS:
+            row = [part, percent([f["validation"] for f in seeds], digits=2)]
             row.append(percent([f["flat"][attack] for f in seeds]) if attack in GRADIENTS else "–")
             row += [attack, percent([f["clean"] for f in seeds])]
-            row += [
-                percent([f["against"][attack][k] for f in seeds]) for k in range(len(STRENGTHS))
-            ]
+            row += [accuracy(seeds, attack, k) for k in range(len(STRENGTHS))]
             rows.append([*row, SAYS, *cost_cells(seeds)])
     return rows
 
 
+def accuracy(seeds, attack, k):
+    """Format the accuracy under an attack at strength k; `worst` comes with its interval."""
+    count = seeds[0]["tested"] if attack == "worst" else None
+    return percent([f["against"][attack][k] for f in seeds], count=count)
+
+
 def headline(results):
-    rows = []
+    rows, k = [], STRENGTHS.index(PAIRED)
     for part, seeds in results.items():
         clean = percent([f["clean"] for f in seeds])
-        attacked = [
-            percent([f["against"][attack][-1] for f in seeds])
-            for attack in ("loss", "iterated", "noise")
-        ]
-        what = f"{part}, at equal validation: accuracy on digits as they are / attacked (ε ="
-        what += f" {STRENGTHS[-1]:g}) by the loss / by the difference of scores in {STEPS}"
-        what += " steps / by noise"
+        attacked = [accuracy(seeds, attack, k) for attack in ("loss", "iterated", "worst")]
+        what = f"{part}, after the last epoch: accuracy on digits as they are / attacked"
+        what += f" (ε = {PAIRED:g}) by the loss / by the difference of scores in {STEPS} steps"
+        what += " / by whichever attack misleads"
         rows.append(line(what, SAYS, " / ".join([clean, *attacked]) + " %", seeds))
     return rows
 
 
 def draw(results, path, lab):
     """Plot accuracy against attack strength, and show attacked images with predictions."""
-    figure = new_figure(11, 6.4)
-    above, below = figure.subfigures(2, 1, height_ratios=(1, 1.05))
-    panels = above.subplots(1, len(ATTACKS), sharey=True)
-    for panel, (attack, title) in zip(panels, ATTACKS.items(), strict=True):
-        for (part, seeds), colour, marker in zip(
-            results.items(), (BLUE, ORANGE), "os", strict=False
-        ):
-            curves = 100 * np.array([[f["clean"], *f["against"][attack]] for f in seeds])
-            mean, low, high = (f(curves, axis=0) for f in (np.mean, np.min, np.max))
-            strengths = (0, *STRENGTHS)
-            panel.plot(strengths, mean, color=colour, marker=marker, markersize=4, label=part)
-            panel.fill_between(strengths, low, high, color=colour, alpha=0.2, linewidth=0)
-        panel.set(xlabel="ε", ylim=(0, 102))
+    figure = new_figure(11, 8.4)
+    above, below = figure.subfigures(2, 1, height_ratios=(1.45, 1))
+    panels = above.subplots(2, 4, sharex=True, sharey=True)
+    for panel, (attack, title) in zip(panels.flat, ROWS.items(), strict=False):
+        _draw_curves(panel, results, attack)
         panel.set_title(f"{attack}:\n{title}", fontsize=9.5)
-        panel.grid(alpha=0.3)
-    panels[0].set_ylabel(f"accuracy, %{all_seeds(results, 'band')}")
-    panels[0].legend(frameon=False, loc="lower left")
-    above.suptitle("The same change of each pixel, with its sign chosen in five ways", color=INK)
+    for panel in (*panels[1, :3], panels[0, 3]):
+        panel.set_xlabel("ε")
+        panel.xaxis.set_tick_params(labelbottom=True)
+    panels[0, 0].set_ylabel(f"accuracy, %{all_seeds(results, 'band')}")
+    panels[1, 0].set_ylabel("accuracy, %")
+    panels[1, 3].axis("off")
+    handles = panels[0, 0].get_legend_handles_labels()
+    panels[1, 3].legend(*handles, frameon=False, loc="center", fontsize=11)
+    above.suptitle("No pixel changes by more than ε; six attacks choose how", color=INK)
     _draw_pictures(below, lab)
     lab.save(figure, path)
+
+
+def _draw_curves(panel, results, attack):
+    """Plot the accuracy of each network, averaged over the seeds, against ε."""
+    styles = zip(results.items(), (BLUE, ORANGE), "os", strict=False)
+    for (part, seeds), colour, marker in styles:
+        curves = 100 * np.array([[f["clean"], *f["against"][attack]] for f in seeds])
+        mean, low, high = (f(curves, axis=0) for f in (np.mean, np.min, np.max))
+        strengths = (0, *STRENGTHS)
+        panel.plot(strengths, mean, color=colour, marker=marker, markersize=4, label=part)
+        panel.fill_between(strengths, low, high, color=colour, alpha=0.2, linewidth=0)
+    panel.set(ylim=(-2, 102))
+    panel.grid(alpha=0.3)
 
 
 def _draw_pictures(figure, lab):
     """Draw a digit under the iterated attack on each network, with the predicted classes."""
     digits = lab.data(DATA, 0)
     one = digits.test.take(slice(1))
-    models, _ = networks(lab, 0)
+    models = networks(lab, 0)
     axes = figure.subplots(len(models), 1 + len(STRENGTHS))
     for row, (part, model) in zip(axes, models.items(), strict=True):
         shown = [one, *pictures(lab, model, one, "iterated")]

@@ -163,7 +163,7 @@ def test_a_picture_is_drawn_of_the_first_part_alone(module, monkeypatch):
         "accuracy": 0.9,
         "pictures": 20,
         "clean": 0.9,
-        "against": {attack: [0.5] * len(adversarial.STRENGTHS) for attack in adversarial.ATTACKS},
+        "against": {attack: [0.5] * len(adversarial.STRENGTHS) for attack in adversarial.ROWS},
         "equal": dict.fromkeys(affine.KINDS, 0.8),
     }
     there = lab.Lab(Path("runs"), True, choose_device("cpu"), None, StopRequest())

@@ -14,9 +14,9 @@ def figures(name, part, right=0.9):
     of = {
         "ablation": {},
         "adversarial": {
-            "epoch": 2,
+            "validation": right,
             "clean": right,
-            "against": dict.fromkeys(adversarial.ATTACKS, [right] * len(adversarial.STRENGTHS)),
+            "against": dict.fromkeys(adversarial.ROWS, [right] * len(adversarial.STRENGTHS)),
             "flat": dict.fromkeys(adversarial.GRADIENTS, 0.25),
         },
         "affine": {"held out": [right] * 3, "epoch": 2, "equal": kinds, "last": kinds},

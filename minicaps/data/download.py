@@ -174,12 +174,10 @@ def download(name: str, file: str, folder=None) -> Path:
         except OSError as error:
             reason = error.strerror or error
             raise DataError(f"cannot write {path}: {reason}. {_where_to_put(name)}") from None
-    raise DataError(
-        f"{name} was not found and could not be downloaded.\n"
-        + "".join(f"  searched {root}\n" for root in roots(folder))
-        + "".join(f"  tried {failure}\n" for failure in failures)
-        + _where_to_put(name)
-    )
+    searched = [f"searched {root}" for root in roots(folder)]
+    tried = [f"tried {failure}" for failure in failures]
+    said = f"{name} was not found and could not be downloaded."
+    raise DataError("\n  ".join([said, *searched, *tried, _where_to_put(name)]))
 
 
 def _retrieve(url, md5, path):

@@ -17,7 +17,7 @@ from minicaps.data.lettering import legible
 from minicaps.data.own import cache
 from minicaps.data.own.files import name_of
 from minicaps.data.sheet import contact_sheet
-from minicaps.errors import DataError, escaped
+from minicaps.errors import DataError, counted, escaped
 from minicaps.storage import results_file, results_folder, writing
 
 ABOUT = {
@@ -316,7 +316,7 @@ def _describe(data):
     parts = {name: part for name, part in parts.items() if part is not None}
     counts = [f"{len(part):,} {name}" for name, part in parts.items()]
     print(f"{escaped(data.name)}: {', '.join(counts[:-1])} and {counts[-1]} images")
-    print(f"shape: {channels} channel(s), {height} pixels high, {width} wide")
+    print(f"shape: {counted(channels, 'channel')}, {height} pixels high, {width} wide")
     print(f"pixels: from {images.min():zg} to {images.max():zg}")
     width = max(14, 2 + max(map(len, data.class_names)))
     widths = [max(9, 2 + len(name)) for name in parts]

@@ -101,7 +101,7 @@ def read(name: str, folder=None, limit=None) -> tuple[Split, Split]:
     arrays = {file: _verified(name, file, path) for file, path in paths.items()}
     images, labels = (arrays[f"train-{kind}-ubyte"] for kind in ("images-idx3", "labels-idx1"))
     if limit is not None and limit > len(images):
-        raise ValueError(f"limit {limit} exceeds the {len(images)} training samples of {name}")
+        raise ValueError(f"limit {limit:,} exceeds the {len(images):,} training samples of {name}")
     train = _split(images[:limit], labels[:limit])
     return train, _split(arrays["t10k-images-idx3-ubyte"], arrays["t10k-labels-idx1-ubyte"])
 

@@ -1,9 +1,13 @@
-"""What all commands print when they fail."""
+"""What the overview prints, and what all commands print when they fail."""
 
 import ast
 from pathlib import Path
 
+import pytest
+from commands import said_by
+
 import minicaps
+from minicaps import __main__ as overview
 from minicaps.cli.command import fail
 
 ROOT = Path(minicaps.__file__).parent
@@ -13,6 +17,30 @@ def test_control_characters_do_not_reach_the_terminal(capsys):
     """A file name may contain them, and newlines; indented lines of a message stay."""
     assert fail("minicaps.data", "bad \x1b[31mname\x07.png\nfine\n  rest", 3) == 3
     assert capsys.readouterr().err == "minicaps.data: bad \\x1b[31mname\\x07.png\\nfine\n  rest\n"
+
+
+def test_the_overview_lists_every_command(capsys):
+    for words in ((), ("--help",), ("-h",)):
+        said = said_by(capsys, overview.main, *words)
+        assert all(f"python -m minicaps.{name} " in said.out for name in overview.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train"], "each command is a module: write python -m minicaps.train"),
+        (["train", "--help"], "each command is a module: write python -m minicaps.train --help"),
+        (["predict", "a b"], "each command is a module: write python -m minicaps.predict 'a b'"),
+        (["trian", "-x"], "no command 'trian': do you mean python -m minicaps.train -x?"),
+        (["lessons"], "there is no command 'lessons': python -m minicaps lists the commands"),
+        (["--version"], "there is no command '--version': python -m minicaps lists the commands"),
+        (["\x1b[1m"], r"there is no command '\x1b[1m': python -m minicaps lists the commands"),
+    ],
+)
+def test_a_word_after_the_package_is_an_error_that_names_the_command(words, message, capsys):
+    said = said_by(capsys, overview.main, *words, code=2)
+    assert said.out == "" and said.err.startswith("python -m minicaps: error: ")
+    assert said.err.endswith(f"{message}\n")
 
 
 def test_the_lines_of_every_message_are_indented():

@@ -84,7 +84,7 @@ class Faults:
             sentences += bad
         elif bad:
             lines = some_of(bad, "\n  ")
-            sentences.append(f"{len(bad)} of {self._files} files cannot be used:\n  {lines}")
+            sentences.append(f"{len(bad):,} of {self._files:,} files cannot be used:\n  {lines}")
         if not sentences:
             return
         useful = not self._too_few and len(bad) < max(self._files, 1)

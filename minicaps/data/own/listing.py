@@ -47,7 +47,7 @@ class Listing:
         folders = sorted({name.rpartition("/")[0] for name in self.nested})
         count = len(self.nested)
         text = "images in subfolders of a class folder count as images of the class"
-        return (f"{count} {text}: {some_of(folders)}",)
+        return (f"{count:,} {text}: {some_of(folders)}",)
 
 
 def listed(root, entries, target, faults) -> Listing:
@@ -122,7 +122,7 @@ def _class_folders(root, folder, entries, all_files, faults):
             files[place].append(name)
     empty = [place for place in files if not files[place]]
     if empty:
-        many = f"{len(empty)} class folders of {root} contain no images: {some_of(empty)}; "
+        many = f"{len(empty):,} class folders of {root} contain no images: {some_of(empty)}; "
         one = f"{escaped(root / empty[0])} contains no images: "
         advice = "add images or remove the folder" + ("s" if empty[1:] else "")
         faults.add((many if empty[1:] else one) + advice, empty, "the folder contains no images")

@@ -93,7 +93,7 @@ def read_table(path) -> Table:
             faults.append(str(fault))
             faulty.add(name)
     if faults:
-        many = f"{path} has {len(faults)} faulty lines:\n  " if len(faults) > 1 else ""
+        many = f"{path} has {len(faults):,} faulty lines:\n  " if len(faults) > 1 else ""
         raise FaultyLines(many + some_of(faults, "\n  "), table, faulty - table.labels.keys())
     if not table.labels:
         raise DataError(f"{path} lists no images: add a line for each image")

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import io
 import os
 import re
 import subprocess
@@ -55,8 +56,9 @@ def main(arguments=None):
         parser.error(error.args[0])
     if len(paths) > 1:  # one process each, so that no lesson can affect another
         command = [sys.executable, "-m", "lessons", options.command]
-        codes = [subprocess.run([*command, path], check=False).returncode for path in paths]
-        return max(codes)
+        nothing = subprocess.DEVNULL  # it could read what is meant for a later command
+        done = [subprocess.run([*command, path], stdin=nothing, check=False) for path in paths]
+        return max(process.returncode for process in done)
     commands = {"run": run, "check": check, "update": update, "notebook": notebook}
     try:
         if options.interactive:
@@ -103,7 +105,7 @@ def run(path, interactive=False):
     figures as PNG files. interactive: then go on in a Python session with all its names."""
     from lessons.machinery import execute
 
-    shown, folder, number, heading = [], None, 0, None
+    shown, folder, number, out = [], None, 0, Headed(sys.stdout)
 
     def write_figures():
         nonlocal folder, number
@@ -116,17 +118,35 @@ def run(path, interactive=False):
         shown.clear()
 
     with execute.stage(shown) as namespace:
-        for block in page.read_blocks(path):
-            if block.quote is not None:
-                continue
-            if block.heading != heading:
-                heading = block.heading
-                print(f"\n{heading}\n{'-' * len(heading)}")
-            execute.run_block(block, path, namespace)
-            write_figures()
+        with contextlib.redirect_stdout(out):
+            for block in page.read_blocks(path):
+                if block.quote is not None:
+                    continue
+                out.begin(block.heading)
+                execute.run_block(block, path, namespace)
+                write_figures()
         if interactive:
             go_on(path, namespace, write_figures)
     return 0
+
+
+class Headed(io.TextIOBase):
+    """Stream that writes a heading before the first text of each section, if there is any."""
+
+    def __init__(self, stream):
+        self.stream, self.heading, self.written = stream, None, None
+
+    def begin(self, heading):
+        self.heading = heading
+
+    def write(self, text):
+        if text and self.heading != self.written:
+            self.written = self.heading
+            self.stream.write(f"\n{self.heading}\n{'-' * len(self.heading)}\n")
+        return self.stream.write(text)
+
+    def flush(self):
+        self.stream.flush()
 
 
 def go_on(path, namespace, after_each):

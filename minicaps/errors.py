@@ -47,6 +47,12 @@ def escaped(text, keep="") -> str:
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in str(text))
 
 
+def counted(number, noun) -> str:
+    """Return a number with its noun: 0 images, 1 image, 2,000 images; or 2 classes."""
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 class ShowsCall:
     """Base class that adds the constructor's signature to the error of an incorrect call."""
 

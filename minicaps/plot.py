@@ -74,7 +74,8 @@ def _parser():
     group.add_argument("--data-dir", metavar="FOLDER", help=text)
     group = parser.add_argument_group("where to compute and write")
     add_device(group)
-    text = "folder for the figures; replaces earlier ones (default: RUN/figures)"
+    text = "folder for the figures; replaces earlier ones (default: RUN/figures; of a file,"
+    text += " FILE-figures beside it)"
     group.add_argument("--out", metavar="FOLDER", type=Path, help=text)
     return parser
 
@@ -91,7 +92,7 @@ def _run(parser, options):
     missing = _missing(run)
     if refused := [what for what in options.what if what in missing]:
         parser.error(f"cannot draw {refused[0]}: {missing[refused[0]]}")
-    shown, out = Shown(run, options), options.out or run.folder / "figures"
+    shown, out = Shown(run, options), options.out or run.place_of("figures")
     results_folder(out)
     try:
         return _draw(shown, options.what, missing, out)

@@ -149,9 +149,27 @@ def results_folder(folder, instead="choose another --out"):
     alternative.
     """
     with writing(folder, instead):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        _make_writable(folder)
+
+
+def results_file(path, instead="choose another --out"):
+    """Create the folder of a file, and check that the file can be written before any work is done.
+
+    Raises CheckpointError if it cannot, with a message that suggests an alternative.
+    """
+    path = Path(path)
+    with writing(path, instead):
+        if path.exists() and not path.is_file():
+            text = f"cannot write {path}: it exists and is not a regular file; {instead}"
+            raise CheckpointError(text)
+        _make_writable(path.parent)
+
+
+def _make_writable(folder):
+    """Create a folder; raise OSError if no file can be written to it."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import minicaps
+from lessons.machinery.page import LESSONS, find_pages, read_blocks
 
 ROOT = Path(minicaps.__file__).parent
 # Each room may import from itself and from the rooms above it in this list.
@@ -180,3 +181,21 @@ def test_a_function_fits_on_a_screen():
 
 def lines_without_docstring(function):
     return function.end_lineno - function.lineno + 1 - len(lines_of_docstring(function))
+
+
+def test_every_process_has_its_own_standard_input():
+    """Otherwise, it could consume what a script passes on to its next command."""
+    sources = [path.read_text() for path in (*FILES, *LESSONS.rglob("*.py"))]
+    sources += [block.code for path in find_pages() for block in read_blocks(path)]
+    starts = [
+        f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen")
+    ]
+    calls = [
+        node
+        for source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in starts
+    ]
+    assert len(calls) >= 3
+    given = [{keyword.arg for keyword in call.keywords} for call in calls]
+    assert all("stdin" in names for names in given), list(map(ast.unparse, calls))

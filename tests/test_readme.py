@@ -22,6 +22,17 @@ def test_the_front_page_is_short():
     assert len(SNIPPETS) == 3
 
 
+def test_the_front_page_says_where_the_commands_of_all_pages_are():
+    """They are installed into a virtual environment, and the pages print them without its path."""
+    text = "".join(path.read_text("utf-8") for path in PAGES)
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    lines += re.findall(r"`((?:python|pip|mpiexec) [^`\n]+)`", text)
+    programs = {line.split()[0] for line in lines if line} - {"python3", "git", "bash"}
+    where = re.search(r"On all pages, (.*) stand for those in `\.venv/bin`", README)
+    assert {name for name in programs if "/" not in name} == set(re.findall(r"`(\w+)`", where[1]))
+
+
 @pytest.mark.parametrize("number", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_snippet_of_the_front_page_runs(number, tmp_path):
     command = [sys.executable, "-c", SNIPPETS[number]]

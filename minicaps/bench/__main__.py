@@ -11,7 +11,6 @@ machine and models training on many machines.
 import argparse
 import importlib
 import json
-import os
 import sys
 from functools import partial
 from itertools import product
@@ -22,6 +21,7 @@ from minicaps.bench import network, profile, routing, scaling
 from minicaps.bench.cases import KINDS, Case
 from minicaps.cli.command import fail, guarded, number, start
 from minicaps.cli.measuring import describe_machine, print_machine
+from minicaps.storage import replacing, results_file
 from minicaps.threads import cores
 
 NAME = "minicaps.bench"
@@ -47,6 +47,9 @@ def main(arguments=None) -> int:
 
 
 def _run(options):
+    for name in ("json", "figure"):
+        if file := getattr(options, name):
+            results_file(file, f"choose another --{name}")
     report = describe_machine()
     for peer in options.against:
         try:
@@ -57,7 +60,8 @@ def _run(options):
     print_machine(report)
     report |= _measure(options)
     if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+        with replacing(options.json) as file:
+            file.write(json.dumps(report, indent=1).encode("ascii") + b"\n")
 
 
 def _describe(peer):
@@ -151,22 +155,11 @@ def _parser():
     )  # fmt: skip
     text = "timed runs of each competitor (default: 5)"
     how.add_argument("--repeats", type=number(int, 1), default=5, metavar="N", help=text)
-    how.add_argument("--json", type=_file, metavar="FILE", help="write all measurements to FILE")
+    how.add_argument("--json", type=Path, metavar="FILE", help="write all measurements to FILE")
     how.add_argument(
-        "--figure", type=_file, metavar="FILE", help="draw the modeled scaling to FILE (PNG)"
+        "--figure", type=Path, metavar="FILE", help="draw the modeled scaling to FILE (PNG)"
     )
     return parser
-
-
-def _file(text):
-    path = Path(text)
-    if path.is_dir() or not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(
-            f"cannot write {text!r}: choose a file in a folder that exists"
-        )
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"cannot write {text!r}: choose a writable FILE")
-    return path
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ def parser_for_run(name, about, examples, *, otherwise=None):
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    text = "run folder (its best epoch is used) or checkpoint file"
+    text = "run folder (its best epoch is used), checkpoint file or safetensors file"
     text += f" (default: {otherwise})" if otherwise else ""
     nargs = "?" if otherwise else None
     parser.add_argument("run", metavar="RUN", type=Path, nargs=nargs, help=text)

@@ -140,7 +140,7 @@ def _composed(dataset, count, layout, seed):
 def _strokes(limit, seed):
     if limit is not None and limit > drawn.TRAIN_SIZE:
         raise ValueError(
-            f"limit {limit} exceeds the {drawn.TRAIN_SIZE} training samples of strokes"
+            f"limit {limit:,} exceeds the {drawn.TRAIN_SIZE:,} training samples of strokes"
         )
     train = Split(*drawn.strokes(limit or drawn.TRAIN_SIZE, seed=seed, part="train"))
     test = Split(*drawn.strokes(drawn.TEST_SIZE, seed=seed, part="test"))

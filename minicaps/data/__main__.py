@@ -15,9 +15,10 @@ from minicaps.data.dataset import count_classes, of_class
 from minicaps.data.images import file_names, write_picture
 from minicaps.data.lettering import legible
 from minicaps.data.own import cache
+from minicaps.data.own.files import name_of
 from minicaps.data.sheet import contact_sheet
-from minicaps.errors import DataError, escaped
-from minicaps.storage import results_folder, writing
+from minicaps.errors import DataError, counted, escaped
+from minicaps.storage import results_file, results_folder, writing
 
 ABOUT = {
     "strokes": "digits drawn from skeletons, with known poses",
@@ -196,10 +197,6 @@ def _png(text):
     path = Path(text)
     if path.suffix.lower() != ".png":
         raise argparse.ArgumentTypeError(f"the figure must be a .png file, got {text!r}")
-    if os.path.isdir(path) or not os.path.isdir(path.parent):
-        raise argparse.ArgumentTypeError(
-            f"cannot write {text!r}: it is a folder, or its parent folder does not exist"
-        )
     return path
 
 
@@ -256,6 +253,7 @@ def _export(options):
 
 
 def _show(options):
+    results_file(options.out)
     data = load(options.name, folder=options.data_dir)
     changes = _changes(options, data)
     _describe(data)
@@ -263,6 +261,7 @@ def _show(options):
 
 
 def _show_strokes(options):
+    results_file(options.out)
     data = load(options.name, seed=options.seed)
     changes = _changes(options, data)
     _describe(data)
@@ -279,6 +278,11 @@ def _show_strokes(options):
 
 
 def _show_own(options):
+    path = options.path.resolve()
+    out = options.out or Path(f"{name_of(path)}-samples.png")
+    if path in out.resolve().parents:
+        raise DataError(f"{out} would be inside the data folder: choose another place with --out")
+    results_file(out)
     with usage():  # --multi-label for data with one class per image
         data = load(
             str(options.path.absolute()),
@@ -289,9 +293,6 @@ def _show_own(options):
             skip_bad=options.skip_bad,
             invert=ink.CHOICES[options.invert],
         )
-    out = options.out or Path(f"{data.name}-samples.png")
-    if options.path.resolve() in out.resolve().parents:
-        raise DataError(f"{out} would be inside the data folder: choose another place with --out")
     changes = _changes(options, data)
     for note in data.notes:
         print(f"Note: {escaped(note)}")
@@ -315,7 +316,7 @@ def _describe(data):
     parts = {name: part for name, part in parts.items() if part is not None}
     counts = [f"{len(part):,} {name}" for name, part in parts.items()]
     print(f"{escaped(data.name)}: {', '.join(counts[:-1])} and {counts[-1]} images")
-    print(f"shape: {channels} channel(s), {height} pixels high, {width} wide")
+    print(f"shape: {counted(channels, 'channel')}, {height} pixels high, {width} wide")
     print(f"pixels: from {images.min():zg} to {images.max():zg}")
     width = max(14, 2 + max(map(len, data.class_names)))
     widths = [max(9, 2 + len(name)) for name in parts]

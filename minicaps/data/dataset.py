@@ -210,7 +210,7 @@ class Dataset:
         size = VALIDATION_SHARE if size is None else size
         if not 1 <= count < n:
             raise ValueError(
-                f"a validation split of {size} would take {count} of {n} training samples: "
+                f"a validation split of {size} would take {count:,} of {n:,} training samples: "
                 "validation and training need at least 1 sample each"
             )
         random = generator(seed, 0)

@@ -101,7 +101,7 @@ def read(name: str, folder=None, limit=None) -> tuple[Split, Split]:
     arrays = {file: _verified(name, file, path) for file, path in paths.items()}
     images, labels = (arrays[f"train-{kind}-ubyte"] for kind in ("images-idx3", "labels-idx1"))
     if limit is not None and limit > len(images):
-        raise ValueError(f"limit {limit} exceeds the {len(images)} training samples of {name}")
+        raise ValueError(f"limit {limit:,} exceeds the {len(images):,} training samples of {name}")
     train = _split(images[:limit], labels[:limit])
     return train, _split(arrays["t10k-images-idx3-ubyte"], arrays["t10k-labels-idx1-ubyte"])
 
@@ -174,12 +174,10 @@ def download(name: str, file: str, folder=None) -> Path:
         except OSError as error:
             reason = error.strerror or error
             raise DataError(f"cannot write {path}: {reason}. {_where_to_put(name)}") from None
-    raise DataError(
-        f"{name} was not found and could not be downloaded.\n"
-        + "".join(f"  searched {root}\n" for root in roots(folder))
-        + "".join(f"  tried {failure}\n" for failure in failures)
-        + _where_to_put(name)
-    )
+    searched = [f"searched {root}" for root in roots(folder)]
+    tried = [f"tried {failure}" for failure in failures]
+    said = f"{name} was not found and could not be downloaded."
+    raise DataError("\n  ".join([said, *searched, *tried, _where_to_put(name)]))
 
 
 def _retrieve(url, md5, path):

@@ -13,7 +13,7 @@ import numpy as np
 from minicaps.backend import array_module
 from minicaps.data.dataset import Split
 from minicaps.data.stored import Stored
-from minicaps.errors import DataError
+from minicaps.errors import DataError, counted
 
 INNER = 20 / 28  # extent of the ink in MNIST, as a fraction of a side
 INK = 0.2  # threshold of ink, as a fraction of the lightest pixel
@@ -195,8 +195,9 @@ def check_memory(count, channels, size):
     needed = count * channels * size[0] * size[1] * 4 * 2  # float32, and a copy for splitting
     if needed > there:
         raise DataError(
-            f"{count:,} image(s) of {size[0]}×{size[1]} pixels need up to {needed / 1e9:.1f} GB"
-            f" of memory, but this machine has {there / 1e9:.1f} GB: choose a smaller --size"
+            f"{counted(count, 'image')} of {size[0]}×{size[1]} pixels could take"
+            f" {needed / 1e9:.1f} GB of memory, but this machine has {there / 1e9:.1f} GB:"
+            " choose a smaller --size"
         )
 
 

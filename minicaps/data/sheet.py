@@ -7,6 +7,7 @@ from minicaps.data.batches import augmented
 from minicaps.data.dataset import Split, of_class
 from minicaps.data.images import fit as resized
 from minicaps.data.lettering import fit, names_as_they_are
+from minicaps.storage import replacing
 
 COLUMNS = 16
 ROWS = 40  # the largest number of classes shown
@@ -62,7 +63,8 @@ def contact_sheet(
         pose = zip(pose_names, poses[first[0]], strict=True)
         lines = [f"{name} {value:z.2f}" for name, value in pose]
         axes.set_title("\n".join(lines), fontsize=7, loc="left")
-    figure.savefig(path, dpi=110)
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=110)
 
 
 def _small(images):

@@ -152,7 +152,7 @@ def _results_folder(out, run, chosen):
 def _unused(out, run, chosen):
     """Choose the folder for results, which must not hold an evaluation of other images.
 
-    out: the folder given by the user, or None for one in the run folder.
+    out: the folder given by the user, or None for the usual one.
     """
     images = [chosen.source, chosen.part]
     if out is not None:
@@ -163,7 +163,7 @@ def _unused(out, run, chosen):
         return Path(out)
     name = _name(run, chosen)
     for k in itertools.count(1):
-        folder = run.folder / (name if k == 1 else f"{name}-{k}")
+        folder = run.place_of(name if k == 1 else f"{name}-{k}")
         if _images_of(folder) in (None, images):
             return folder
 
@@ -249,7 +249,8 @@ def _parser():
     group.add_argument("--batch-size", type=number(int, 1), default=size, metavar="N", help=text)
     add_device(group)
     text = "folder for the results; replaces an earlier evaluation of the same images"
-    text += " (default: RUN/evaluation; with other --data or --part, RUN/evaluation-NAME)"
+    text += " (default: RUN/evaluation; with other --data or --part, RUN/evaluation-NAME; of a"
+    text += " file, FILE-evaluation beside it)"
     group.add_argument("--out", metavar="FOLDER", help=text)
     group.add_argument("--quiet", action="store_true", help="print only the result")
     return parser

@@ -186,8 +186,8 @@ def _by_names(run, source, part, names, found):
     here = {name: k for k, name in enumerate(pool.names.tolist())}
     if gone := [str(name) for name in wanted if name not in here]:
         raise DataError(
-            f"{len(gone)} of the {len(wanted)} {part} images listed in {run.folder / 'split.json'}"
-            f" are not in {source} ({some_of(gone)}): restore"
+            f"{len(gone):,} of the {len(wanted):,} {part} images listed in"
+            f" {run.folder / 'split.json'} are not in {source} ({some_of(gone)}): restore"
             " them, or evaluate other data with --data"
         )
     if (new := len(here.keys() - set(known))) and run.options.data.limit is None:

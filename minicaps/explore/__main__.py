@@ -11,7 +11,7 @@ from minicaps.explore.explorer import explorer, explorer_of
 from minicaps.explore.slim import BESIDE, NETWORKS, check, examples_of, store, stored_examples
 from minicaps.runs.building import load_model
 from minicaps.runs.run import dataset, open_run
-from minicaps.storage import replacing
+from minicaps.storage import replacing, results_file
 
 NAME = "minicaps.explore"
 USUAL = "mnist"  # the network in the repository
@@ -53,7 +53,8 @@ def _parser():
     parser.add_argument("--beside", metavar="RUN", type=Path, help=text)
     text = "folder to search first for the test images of RUN"
     parser.add_argument("--data-dir", metavar="FOLDER", type=Path, help=text)
-    text = f"page to write or replace (default: {FILE} in the run folder, or here without RUN)"
+    text = f"page to write or replace (default: {FILE} in the run folder; of a file, FILE-{FILE}"
+    text += " beside it; here without RUN)"
     parser.add_argument("--out", metavar="FILE", type=Path, help=text)
     text = "write the page without opening it"
     parser.add_argument("--no-browser", action="store_true", help=text)
@@ -67,13 +68,14 @@ def _parser():
 
 def _write(options):
     """Write the page and open it."""
-    if options.run is None:
-        text, folder = explorer_of(USUAL), Path()
+    run = open_run(options.run, "cpu") if options.run else None
+    out = options.out or (run.place_of(FILE) if run else Path(FILE))
+    results_file(out)
+    if run is None:
+        text = explorer_of(USUAL)
     else:
-        run = open_run(options.run, "cpu")
         beside = load_model(options.beside) if options.beside else None
-        text, folder = explorer(run.model, beside, _examples(run, options)), run.folder
-    out = options.out or folder / FILE
+        text = explorer(run.model, beside, _examples(run, options))
     with replacing(out) as file:
         file.write(text.encode("utf-8"))
     print(f"wrote {out} ({len(text) / 1e6:.1f} MB): open it in a browser")

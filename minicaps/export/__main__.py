@@ -10,7 +10,7 @@ from minicaps.errors import CheckpointError, escaped
 from minicaps.export.description import description_of
 from minicaps.runs import tensors_file
 from minicaps.runs.run import open_run
-from minicaps.storage import results_folder
+from minicaps.storage import results_file
 
 NAME = "minicaps.export"
 PACKAGES = {"onnx": ("onnx", "onnxruntime"), "safetensors": ("safetensors",)}  # also suffixes
@@ -61,7 +61,7 @@ def _run(options):
     out = options.out or run.path.with_suffix(f".{options.to}")
     if out.exists() and out.samefile(run.path):
         raise CheckpointError(f"{out} is the network itself: choose another --out")
-    results_folder(out.parent)
+    results_file(out)
     c, h, w = run.input_shape
     model, size = run.model.config, run.model.number_of_parameters()
     print(f"Run: {escaped(run.path)} ({model['name']}, {size:,} parameters, images {c}×{h}×{w})")

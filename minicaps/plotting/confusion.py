@@ -112,9 +112,8 @@ def worst(
         axes[0, k].set_title(fit(own, 1.1, 8, lines=3), color=INK, fontsize=8)
         mark, colour = (" ✗", ORANGE) if wrong[k] else ("", INK)
         axes[0, k].set_xlabel(fit(rival, 1, 8, lines=3) + mark, color=colour, fontsize=8)
-    for row, name in enumerate(
-        ("picture", "drawn as\nthe rival", "drawn as\nits class")[: len(rows)]
-    ):
+    names = ("image", "drawn as\nthe rival", "drawn as\nits class")[: len(rows)]
+    for row, name in enumerate(names):
         axes[row, 0].set_ylabel(name, color=INK)
     save(figure, path)
 

@@ -39,7 +39,7 @@ def members(
     default title.
     """
     n, most = len(images), 0 if drawn is None else drawn.shape[1]
-    names = ["picture", "all drawn", *(f"drawn {k + 1}" for k in range(most))]
+    names = ["image", "all drawn", *(f"drawn {k + 1}" for k in range(most))]
     names = names[: 2 + most if most else 1]
     figure = new_figure(max(7, 1.3 + 1.2 * n), 1.3 + 1.3 * len(names))
     titles = [title or "Several classes in an image"]

@@ -91,7 +91,10 @@ def _parser():
 
 
 def _add_output(group):
-    text = "folder for the figures (default: RUN/predictions, replacing figures of the same name)"
+    text = (
+        "folder for the figures (default: RUN/predictions, replacing figures of the same name; of"
+    )
+    text += " a file, FILE-predictions beside it)"
     group.add_argument("--out", metavar="FOLDER", type=Path, help=text)
     text = f"draw a figure of each image (default: up to {FIGURES} images)"
     action = argparse.BooleanOptionalAction
@@ -114,7 +117,7 @@ def _run(options):
     run = open_run(options.run, choose_device(options.device))
     files, faults = ranks.by_root(find_images, options.pictures)
     code = max((_fault(fault) for fault in faults), default=0)
-    figures = ranks.by_root(_figures, options, run.folder / "predictions", files)
+    figures = ranks.by_root(_figures, options, run.place_of("predictions"), files)
     if figures and (note := plotting.legible(run.model.class_names)[1]):
         fail(NAME, note)
     if options.invert == "auto" and run.model.preprocessing.background is None:

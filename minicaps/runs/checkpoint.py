@@ -17,6 +17,7 @@ from minicaps.runs import tensors_file
 from minicaps.storage import locked, replacing
 
 FORMAT = 1  # increased when older versions of minicaps would misread new files
+BEST = "best.npz"  # the checkpoint that stands for a run folder
 _META = "minicaps.json"
 GROUPS = ("model", "optimizer")  # of the arrays that training saves
 
@@ -38,13 +39,13 @@ def best_of(path) -> Path:
     """
     path = Path(path)
     if path.is_dir():
-        path /= "best.npz"
+        path /= BEST
         if not path.exists():
-            inside = sorted(run.parent for run in path.parent.glob("*/best.npz"))
+            inside = sorted(run.parent for run in path.parent.glob(f"*/{BEST}"))
             why = "it is not a run folder, or its first epoch was not completed"
             if inside:
                 why = f"it contains runs; choose one of them, such as {inside[0]}"
-            raise CheckpointError(f"{path.parent} has no best.npz: {why}")
+            raise CheckpointError(f"{path.parent} has no {BEST}: {why}")
     return path
 
 
@@ -82,6 +83,11 @@ def _read(path, groups):
     if path.suffix.lower() == tensors_file.SUFFIX:
         return tensors_file.load(path, arrays=groups is None or "model" in groups)
     with open(path, "rb") as file:  # NumPy takes anything but a zip archive for a pickle
+        if path.suffix.lower() == ".onnx":
+            raise CheckpointError(
+                f"{path} is an ONNX file, which cannot be loaded, but safetensors files can: write"
+                " one with minicaps.export RUN --to safetensors"
+            )
         if not zipfile.is_zipfile(file):
             raise zipfile.BadZipFile("it is not a zip archive, or its end is missing")
     with np.load(path, allow_pickle=False) as file:

@@ -31,6 +31,15 @@ class Run:
     def folder(self):
         return self.path.parent
 
+    def place_of(self, results: str) -> Path:
+        """Return the usual path of a command's results, which no other network shares.
+
+        That of the best epoch is in the run folder. That of another file, such as last.npz or
+        digits.safetensors, is beside the file and begins with its name: digits-evaluation.
+        """
+        best = self.path.name == checkpoint.BEST
+        return self.folder / (results if best else f"{self.path.stem}-{results}")
+
     @property
     def input_shape(self):
         """Shape (C, H, W) of the training images."""

@@ -20,7 +20,7 @@ from minicaps.cli.blas import one_blas_thread
 from minicaps.cli.measuring import available_memory, in_a_process, memory_limit, process_peak
 from minicaps.data.compose import compose
 from minicaps.data.stored import Stored
-from minicaps.errors import Interrupted, ProcessError
+from minicaps.errors import Interrupted, ProcessError, counted
 from minicaps.models.base import EVALUATION_BATCH
 from minicaps.runs.configuration import Options
 from minicaps.runs.inference import evaluate
@@ -60,15 +60,15 @@ def show(session, options):
     epoch = steps * found["step"] + validated * found["picture"]
     roughly = "about " if found.get("tried", size) < size else ""
     print(
-        f"Time: {roughly}{1000 * found['step']:,.1f} ms per step, {steps:,} steps per epoch, and"
-        f" {validated:,} validation images: {about(epoch)} per epoch"
+        f"Time: {roughly}{1000 * found['step']:,.1f} ms per step, {counted(steps, 'step')} per"
+        f" epoch, and {counted(validated, 'validation image')}: {about(epoch)} per epoch"
     )
     runs, most = options.run.seeds or 1, "at most " if own.patience else ""
     total = runs * (own.epochs * epoch + tested * found["picture"])
     several = f" in {runs} runs" if runs > 1 else ""
     print(
-        f"Total: {most}{about(total)} for {own.epochs} epochs and a test on {tested:,}"
-        f" images{several}"
+        f"Total: {most}{about(total)} for {counted(own.epochs, 'epoch')} and a test on"
+        f" {counted(tested, 'image')}{several}"
     )
 
 
@@ -86,16 +86,15 @@ def _tell_memory(found, size, pictures):
         )
     if free is not None and memory > free:
         advice = f"--batch-size {tried}, {smaller}" if size > 1 else smaller
-        images = "images" if size > 1 else "image"
         raise ProcessError(
-            f"a step of {size} {images} needs about {memory / GB:.1f} GB of memory, but"
+            f"a step of {counted(size, 'image')} needs about {memory / GB:.1f} GB of memory, but"
             f" {free / GB:.1f} GB is available: try {advice}"
         )
     said = "unknown, because this system does not report it"
     if memory is not None:
-        said = f"{memory / MIB:,.0f} MiB for a step of {size} images"
+        said = f"{memory / MIB:,.0f} MiB for a step of {counted(size, 'image')}"
     if tried < size:
-        said = f"about {said}, estimated from a step of {tried}"
+        said = f"about {said}, estimated from a step of {tried:,}"
     print(f"Memory: {said}; {pictures / MIB:,.0f} MiB for all images")
 
 

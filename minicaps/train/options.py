@@ -18,7 +18,7 @@ from minicaps.data.dataset import VALIDATION_SHARE
 from minicaps.data.ink import CHOICES
 from minicaps.data.own import FRAMES, from_memory
 from minicaps.data.own.files import name_of
-from minicaps.errors import CheckpointError
+from minicaps.errors import CheckpointError, counted
 from minicaps.models.cnn import POOLINGS
 from minicaps.models.losses import LOSSES, usual_loss
 from minicaps.ops.capsule import SQUASHES
@@ -158,8 +158,8 @@ def check_patience(optimization):
     patience, epochs = optimization.patience, optimization.epochs
     if patience and epochs and patience >= epochs:
         raise ValueError(
-            f"--patience {patience} has no effect in {epochs} epoch(s): lower it, or give more"
-            " --epochs"
+            f"--patience {patience} has no effect in {counted(epochs, 'epoch')}: lower it, or"
+            " give more --epochs"
         )
 
 

@@ -99,7 +99,6 @@ def test_without_a_peer_it_says_what_to_install(package, peer, name, monkeypatch
         (["--batch", "0"], "--batch"),
         (["--batch", "8", "x"], "--batch"),
         (["--repeats", "x"], "--repeats"),
-        (["--json", "/nowhere/x.json"], "--json"),
         (["--what", "step"], "--what"),
         (["--preset", "large"], "--preset"),
         (["--what", "routing", "--preset", "small"], "--preset has no effect with --what routing"),
@@ -122,6 +121,22 @@ def test_senseless_options_are_refused_before_any_work(options, reason, monkeypa
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--json", "--figure"])
+def test_a_file_that_cannot_be_written_is_told_before_any_work(
+    option, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bench, "_measure", lambda options: pytest.fail("work was done"))
+    (tmp_path / "file").touch()
+    for place, why in (
+        ("file/x.png", "a file exists where a folder is needed"),
+        (".", "it exists and is not a regular file"),
+    ):
+        assert bench.main(["--what", "scaling", option, place]) == 1
+        told = f"minicaps.bench: cannot write {place}: {why}; choose another {option}\n"
+        assert capsys.readouterr().err == told
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="requires POSIX permissions")
 def test_a_file_without_permission_is_told_before_any_work():
@@ -131,14 +146,14 @@ import os, sys
 from minicaps.bench import __main__ as bench
 if os.getuid() == 0:
     os.setuid(65534)
-bench.main(["--json", sys.argv[1]])
+sys.exit(bench.main(["--json", sys.argv[1]]))
 """
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o555)
         line = [sys.executable, "-c", code, f"{place}/x.json"]
         done = subprocess.run(line, capture_output=True, text=True)
-    told = f"argument --json: cannot write '{place}/x.json': choose a writable FILE\n"
-    assert (done.returncode, done.stdout) == (2, "") and done.stderr.endswith(told)
+    told = f"cannot write {place}/x.json: Permission denied; choose another --json\n"
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.endswith(told)
 
 
 def test_it_can_be_interrupted(monkeypatch, capsys):

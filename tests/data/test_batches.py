@@ -59,7 +59,7 @@ def test_an_unknown_name_lists_the_names():
 
 @pytest.mark.parametrize("limit", [0, -3, 10_001])
 def test_senseless_limits(limit):
-    with pytest.raises(ValueError, match=f"limit .*{limit}"):
+    with pytest.raises(ValueError, match=f"limit .*{limit:,}"):
         load("strokes", limit=limit)
 
 

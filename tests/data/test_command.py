@@ -43,7 +43,6 @@ def test_strokes(tmp_path):
         (["fetch", "strokes"], "choose from"),
         (["strokes", "--seed", "-1"], "must be a whole number of at least 0, not '-1'"),
         (["strokes", "--out", "picture.doc"], "must be a .png file, got 'picture.doc'"),
-        (["strokes", "--out", "nowhere/picture.png"], "nowhere/picture.png"),
         (["strokes", "--data-dir", "."], "unrecognized arguments"),
         (["export", "strokes", "to", "--data-dir", "."], "strokes, which is drawn, not read"),
     ],
@@ -196,6 +195,27 @@ def test_a_folder_that_cannot_be_written(here, capsys):
     assert command.main(["export", "several.npz", "file"]) == 1
     told = "cannot write file: a file exists where a folder is needed; choose another FOLDER"
     assert capsys.readouterr().err == f"minicaps.data: {told}\n"
+
+
+@pytest.mark.parametrize("name", ["strokes", "mnist", "fashion-mnist", "several.npz"])
+def test_a_place_that_cannot_be_written_is_told_before_any_work(name, here, monkeypatch, capsys):
+    several(here)
+    Path("file").touch()
+    monkeypatch.setattr(command, "load", lambda *_, **__: pytest.fail("work was done"))
+    for out, why in (
+        ("file/a.png", "a file exists where a folder is needed"),
+        ("taken.png", "it exists and is not a regular file"),
+    ):
+        Path("taken.png").mkdir(exist_ok=True)
+        assert command.main([name, "--out", out]) == 1
+        told = f"minicaps.data: cannot write {out}: {why}; choose another --out\n"
+        assert capsys.readouterr().err == told
+
+
+def test_the_folder_of_a_figure_is_created(here):
+    several(here)
+    assert command.main(["several.npz", "--out", "new/folder/a.png"]) == 0
+    assert Path("new/folder/a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_picture_that_cannot_be_written(here, monkeypatch, capsys):

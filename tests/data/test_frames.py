@@ -103,7 +103,7 @@ def test_images_of_two_files_are_too_few_for_three_parts(pets):
     for name in ("0.tif", "1.tif", "2.tif", "one.png"):
         (pets / "cat" / name).unlink()
     said = refusal(pets, frames="all")
-    assert "class 'cat'" in said and "has 2 image(s), but at least 3 are needed" in said
+    assert "class 'cat'" in said and "has 2 images, but at least 3 are needed" in said
 
 
 def test_an_animation_is_read(tmp_path):

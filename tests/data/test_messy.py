@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -71,6 +72,77 @@ def test_faults_of_a_table_are_told_at_once(messy):
     data = load(str(messy), skip_bad=True)
     assert len(data.train) + len(data.test) == 15
     assert [name for name, _ in data.skipped] == ["gone.png", "cat/notes.txt", "dog/torn.png"]
+
+
+TABLE = """file,label
+cat/0.png,cat
+gone.png,cat
+cat/1.png,
+cat/2.png,cat,7
+dog/torn.png,dog
+dog/0.png,dog
+dog/0.png,dog
+"""
+
+
+def test_faulty_lines_of_a_table_hide_no_other_fault(messy, capsys):
+    (messy / "labels.csv").write_text(TABLE)
+    first, lines, *of_lines, gone, unlisted, torn, advice = lines_of(capsys, messy)
+    table = messy / "labels.csv"
+    assert first == "minicaps.data: the data has 4 problems:"
+    assert lines == f"  {table} has 3 faulty lines:"
+    assert of_lines == [
+        f"    line 4 of {table} has no label: write the name of a class",
+        f"    line 5 of {table} has 3 fields, but the header has 2",
+        f"    line 8 of {table} repeats dog/0.png from line 7: remove one of the lines",
+    ]
+    assert gone == f"  {table} lists missing files: gone.png"
+    assert unlisted.startswith(f"  {table} has no line for: cat/3.png, cat/notes.txt, dog/1.png")
+    assert torn.startswith(f"  {messy}/dog/torn.png is damaged")
+    assert advice == "  to leave out what cannot be used, give --skip-bad"
+
+
+def test_a_faulty_line_says_nothing_about_the_classes(messy):
+    (messy / "labels.csv").write_text("file,label,split\ncat/0.png,cat,dev\ndog/0.png,dog,test\n")
+    said = refusal_of(messy)
+    assert "has the split 'dev'" in said and "dog/1.png" in said
+    assert "training" not in said.replace("write train,", "") and "only one class" not in said
+
+
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_images_without_folders_are_told_of_both_ways_to_label_them(tmp_path, skip_bad):
+    loose = folder_of(tmp_path, {"loose": 6}) / "loose"
+    said = refusal_of(loose, skip_bad=skip_bad)
+    assert "has 0 class folders: a classifier needs at least 2" in said
+    assert f"or a table {loose}/labels.csv with the header file,label" in said
+    assert "--skip-bad" not in said
+    lines = [f"{k}.png,{'ab'[k % 2]}" for k in range(6)]
+    (loose / "labels.csv").write_text("\n".join(["file,label", *lines]))
+    assert load(str(loose)).class_names == ("a", "b")
+
+
+def test_nothing_is_to_be_skipped_where_too_little_would_be_left(messy):
+    for name in ("dog", "eel"):
+        shutil.rmtree(messy / name)
+    said = refusal_of(messy)  # one class, and files that could be left out
+    assert "has 2 class folders" not in said and "outside of class folders: read.me" in said
+    (messy / "fox").rmdir()
+    said = refusal_of(messy)
+    assert f"{messy} has 1 class folder: a classifier" in said and "--skip-bad" not in said
+    (messy / "labels.csv").write_text("file,label\ncat/0.png,cat\ncat/1.png,cat\n")
+    said = refusal_of(messy)
+    assert "only one class" in said and "has no line for" in said and "--skip-bad" not in said
+    (messy / "labels.csv").write_text("file,label\ngone.png,cat\nlost.png,dog\n")
+    said = refusal_of(messy)
+    assert "lists missing files: gone.png, lost.png" in said and "--skip-bad" not in said
+
+
+def test_nothing_is_to_be_skipped_where_no_image_can_be_read(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").write_text("no image")
+    said = refusal_of(tmp_path)
+    assert "2 of 2 files cannot be used" in said and "--skip-bad" not in said
 
 
 def test_what_cannot_be_used_is_left_out_and_listed(messy):

@@ -223,9 +223,9 @@ def test_folders_that_are_no_data_set_are_refused(pets, tmp_path):
     (pets / "read.me").unlink()
     shutil.rmtree(pets / "cat")
     shutil.rmtree(pets / "dog")
-    assert f"{pets} has 1 class folder(s): a classifier needs at least 2" in refusal(pets)
+    assert f"{pets} has 1 class folder: a classifier needs at least 2" in refusal(pets)
     shutil.rmtree(pets / "eel")
-    assert "has 0 class folder(s)" in refusal(pets)
+    assert "has 0 class folders" in refusal(pets)
     write(pets / "1.png", noise(0, *SIZE))
     assert "files outside of class folders: 1.png" in refusal(pets)
 
@@ -233,7 +233,7 @@ def test_folders_that_are_no_data_set_are_refused(pets, tmp_path):
 def test_a_class_needs_a_picture_for_each_part(pets):
     for k in (0, 1):
         (pets / f"cat/{k}.png").unlink()
-    assert "class 'cat' of" in (said := refusal(pets)) and "has 2 image(s), but at least 3" in said
+    assert "class 'cat' of" in (said := refusal(pets)) and "has 2 images, but at least 3" in said
 
 
 def test_a_class_name_that_cannot_be_shown_is_refused(pets):
@@ -342,7 +342,7 @@ def test_show_counts_classes_and_draws_samples(pets, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "Note: skipped 1 hidden entry: cat/Thumbs.db" in said
     assert "pets: 12 training and 3 test images" in said
-    assert "3 channel(s), 28 pixels high, 30 wide" in said
+    assert "3 channels, 28 pixels high, 30 wide" in said
     assert re.search(r"^a rather long name +5 +1$", said, re.MULTILINE)
     picture = np.asarray(Image.open(tmp_path / "pets-samples.png"))
     assert picture[..., :3].std() > 20
@@ -436,7 +436,7 @@ def test_two_images_are_enough_beside_a_validation_set(tmp_path):
     assert [len(part) for part in (data.train, data.validation, data.test)] == [2, 2, 2]
     (tmp_path / "few/train/a/0.png").unlink()
     said = refusal(tmp_path / "few")
-    assert "has 1 image(s), but at least 2 are needed for training and test" in said
+    assert "has 1 image, but at least 2 are needed for training and test" in said
 
 
 EVIL = "x\x1b[2J\nminicaps: all is well"

@@ -167,7 +167,7 @@ def test_a_trained_network_is_evaluated_on_test_images_alone(pets, tmp_path, cap
     capsys.readouterr()
     assert "has no training images" in refused(capsys, "--data", "only", code=1)
     Path("only/labels.csv").unlink()
-    assert "has 1 class folder(s)" in refused(capsys, "--data", "only", code=1)
+    assert "has 1 class folder" in refused(capsys, "--data", "only", code=1)
 
 
 def test_a_folder_named_like_a_part_may_be_a_class(tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pooch
 import pytest
+from commands import said_by
 from idx_files import (
     CLOSED,
     FILES,
@@ -28,6 +29,7 @@ from idx_files import (
 )
 from thinning import thinned, thinned_rows
 
+from minicaps.data import __main__ as command
 from minicaps.data import download, load
 from minicaps.errors import DataError
 
@@ -295,6 +297,16 @@ def test_without_network_the_error_says_what_to_do(monkeypatch, places, mnist):
     assert "FOLDER/mnist" in message
     assert "--data-dir" in message
     assert download.ENVIRONMENT in message
+
+
+def test_the_command_prints_the_error_without_a_network_in_lines(places, mnist, capsys):
+    said = said_by(capsys, command.main, "fetch", "mnist", code=1).err
+    assert "\\n" not in said
+    first, *others = said.splitlines()
+    assert first == "minicaps.data: mnist was not found and could not be downloaded."
+    begins = [line.split()[0] for line in others]
+    assert begins == ["searched", "searched", "tried", "Put"]
+    assert all(line.startswith("  ") for line in others)
 
 
 def test_a_cache_that_cannot_be_written(places, mnist, server):

@@ -166,7 +166,7 @@ def test_many_classes_do_not_take_most_images_for_testing(tmp_path):
 
 
 def test_one_image_per_class_is_too_few(tmp_path):
-    with pytest.raises(DataError, match=r"has 1 image\(s\), but at least 3 are needed"):
+    with pytest.raises(DataError, match="has 1 image, but at least 3 are needed"):
         load(save(tmp_path / "x.npz", np.eye(4), n=4))
 
 
@@ -251,7 +251,7 @@ def test_a_table_may_define_the_split(shelf):
         (["a/0.png,cup,more"], "line 2 of .* has 3 fields, but the header has 2"),
         (
             ["a/0.png,", "b/1.png"],
-            r"has 2 faulty lines:\n  line 2 .* no label.*\n  line 3 .* has 1",
+            r"has 2 faulty lines:\n    line 2 .* no label.*\n    line 3 .* has 1",
         ),
     ],
 )

@@ -216,7 +216,7 @@ def test_unusable_pictures_are_named(tmp_path, capsys):
     (new / "cat/1.png").unlink()
     assert "cat contains no images" in refusal(capsys, folder, "--data", new)
     (new / "cat").rmdir()
-    assert "has 0 class folder(s): a classifier needs at least 1" in refusal(
+    assert "has 0 class folders: a classifier needs at least 1" in refusal(
         capsys, folder, "--data", new
     )
     (new / "loose.png").write_bytes(b"")

@@ -59,18 +59,29 @@ def test_without_a_run_the_page_shows_the_network_in_the_repository(tmp_path, op
     assert opened == []
 
 
+def test_the_folder_of_the_page_is_created(tmp_path):
+    file = tmp_path / "new" / "folder" / "page.html"
+    assert command.main(["--no-browser", "--out", str(file)]) == 0
+    assert data_of(file)["network"]["parameters"] == 501_840
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
         (["dense-cnn"], "the page shows a capsnet, but this network is a dense-cnn"),
         (["capsnet", "--beside", "capsnet"], "must be a dense-cnn, not a capsnet"),
-        (["capsnet", "--out", "{}/nowhere/page.html"], "cannot write .*page.html: No such file"),
+        (
+            ["capsnet", "--out", "{}/file/page.html"],
+            "cannot write .*file/page.html: a file exists .* needed; choose another --out",
+        ),
+        (["capsnet", "--out", "{}"], "cannot write .*: it .* regular file; choose another --out"),
         (["nothing"], "there is no checkpoint .*nothing: give the folder of a run"),
     ],
 )
 def test_what_cannot_be_shown_is_said_in_a_sentence(runs, tmp_path, capsys, arguments, message):
     known = {name: str(folder) for name, folder in runs.items()}
     arguments = [known.get(one, one).format(tmp_path) for one in arguments]
+    (tmp_path / "file").touch()
     assert command.main([*arguments, "--no-browser"]) == 1
     error = capsys.readouterr().err
     assert re.search(message, error) and error.count("\n") == 1
@@ -111,7 +122,7 @@ def test_a_stored_network_is_a_small_checkpoint_with_images(runs, tmp_path, caps
     size = (tmp_path / "few.npz").stat().st_size
     assert size < 0.2 * (runs["capsnet"] / "best.npz").stat().st_size
     assert command.main([str(tmp_path / "few.npz"), "--no-browser"]) == 0
-    assert data_of(tmp_path / "explorer.html")["network"] == describe(rounded(known))
+    assert data_of(tmp_path / "few-explorer.html")["network"] == describe(rounded(known))
 
 
 def test_a_network_that_rounding_ruins_is_not_stored(runs, tmp_path, capsys, monkeypatch):

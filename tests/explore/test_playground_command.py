@@ -20,8 +20,15 @@ def test_the_page_is_written_and_opened(tmp_path, monkeypatch, capsys):
 
 
 def test_a_page_that_cannot_be_written_is_an_error_message(tmp_path, capsys):
-    assert main(["--no-browser", "--out", str(tmp_path / "missing" / "votes.html")]) == 1
-    assert "cannot write" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert main(["--no-browser", "--out", str(tmp_path / "file" / "votes.html")]) == 1
+    error = capsys.readouterr().err
+    assert "cannot write" in error and error.endswith("; choose another --out\n")
+
+
+def test_the_folder_of_the_page_is_created(tmp_path):
+    assert main(["--no-browser", "--out", str(tmp_path / "new" / "votes.html")]) == 0
+    assert (tmp_path / "new" / "votes.html").read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_a_preset_names_a_section_of_its_lesson_and_a_set_of_votes():

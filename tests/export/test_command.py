@@ -313,12 +313,12 @@ def test_places_that_cannot_be_written_are_refused(to, capsys, tmp_path):
     os.mkdir(f"folder.{to}")
     with ordinary_user():
         said = refused(capsys, folder, "--to", to, "--out", f"locked/a.{to}")
-        assert said.endswith("cannot write locked: Permission denied; choose another --out")
+        assert said.endswith(f"cannot write locked/a.{to}: Permission denied; choose another --out")
         assert "best.onnx" not in os.listdir(folder)
     said = refused(capsys, folder, "--to", to, "--out", f"file/a.{to}")
-    assert "cannot write file: a file exists where a folder is needed; choose" in said
+    assert f"cannot write file/a.{to}: a file exists where a folder is needed; choose" in said
     said = refused(capsys, folder, "--to", to, "--out", f"folder.{to}")
-    assert f"cannot write folder.{to}: it exists and is not a regular file" in said
+    assert f"cannot write folder.{to}: it exists and is not a regular file; choose" in said
 
 
 @pytest.mark.parametrize("to", FORMATS)

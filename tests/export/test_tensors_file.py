@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from commands import said_by
 from made_runs import made_run
 from thinning import thinned
 
@@ -13,8 +14,12 @@ pytest.importorskip("safetensors")
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from minicaps import plot
 from minicaps.errors import CheckpointError
+from minicaps.evaluate import __main__ as evaluate
+from minicaps.explore import __main__ as explore
 from minicaps.export.description import description_of
+from minicaps.predict import __main__ as predict
 from minicaps.runs import load_model, open_run, tensors_file
 
 FILE = "net.safetensors"
@@ -122,6 +127,19 @@ def test_a_file_of_another_kind_is_refused(stored):
     with open(FILE, "wb") as file:
         file.write(content)
     refused("is damaged or not a minicaps checkpoint")
+
+
+@pytest.mark.parametrize("command", [evaluate, predict, plot, explore])
+def test_an_onnx_file_is_refused_with_what_to_give_instead(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with open("net.onnx", "wb") as file:
+        file.write(b"\x08\x08\x12\x08minicaps")
+    images = ["net.png"] if command is predict else []
+    said = said_by(capsys, command.main, "net.onnx", *images, code=1).err
+    assert said.endswith(
+        "net.onnx is an ONNX file, which cannot be loaded, but safetensors files can: write one"
+        " with minicaps.export RUN --to safetensors\n"
+    )
 
 
 def test_a_missing_file_is_refused(stored):

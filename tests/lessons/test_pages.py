@@ -13,6 +13,7 @@ from pathlib import Path
 import lesson_rules
 import numpy as np
 import pytest
+from mpi import needs_mpi
 from PIL import Image
 from thinning import thinned, thinned_rows
 
@@ -543,6 +544,13 @@ def test_run_prints_headings_and_outputs_and_writes_the_figures(made, capsys, mo
     assert Path(figure.removeprefix("figure: ")).read_bytes().startswith(b"\x89PNG")
 
 
+def test_run_leaves_out_a_heading_with_nothing_below(made, capsys):
+    change(made, "print(square(3))\n", "")
+    change(made, "plt.show()\n", "plt.close()\n")
+    assert main(["run", str(made)]) == 0
+    assert capsys.readouterr().out.splitlines() == ["", TITLE, "-" * len(TITLE), "0.2500"]
+
+
 def test_an_interactive_run_goes_on_with_the_names_of_the_page(made, capsys, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(made.parent))
     monkeypatch.setattr("sys.stdin", io.StringIO("square(1.5)\nplt.plot([1]); plt.show()\n"))
@@ -601,6 +609,20 @@ def test_several_pages_run_in_processes_of_their_own(tmp_path):
     assert done.returncode == 1
     assert "03_page.md:4: the block printed, but no text follows it" in done.stdout
     assert "01_page.md agrees with its code" in done.stdout
+
+
+@pytest.mark.slow
+@needs_mpi
+def test_a_page_that_starts_processes_leaves_standard_input_alone():
+    """The lesson stands in a script whose next command reads what is left."""
+    line = [sys.executable, "-m", "lessons", "run", "17"]
+    read, write = os.pipe()
+    os.write(write, b"one\ntwo\n")
+    os.close(write)
+    with open(read, "rb") as left:
+        done = subprocess.run(line, cwd=ROOT, stdin=left, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert left.read() == b"one\ntwo\n"
 
 
 def test_the_list_names_number_title_and_time(capsys):

@@ -1,5 +1,7 @@
 """Test the figures of an evaluation: any number of classes and images, with nothing cut off."""
 
+import importlib
+
 import numpy as np
 import pytest
 from drawings import contains, pixels
@@ -78,3 +80,17 @@ def test_worst(tmp_path, shape, number, wrong, decoder):
     picture = pixels(tmp_path / "w.png")
     if shape[0] == 1:  # only the text is colored
         assert contains(picture, canvas.ORANGE) == bool(wrong)
+
+
+@pytest.mark.parametrize("name", ["confusion", "members"])
+def test_the_row_of_images_is_named_as_in_the_title(name, monkeypatch):
+    figures, module = [], importlib.import_module(f"minicaps.plotting.{name}")
+    monkeypatch.setattr(module, "save", lambda figure, path: figures.append(figure))
+    images = np.random.default_rng(0).random((2, 1, 9, 9))
+    if name == "confusion":
+        plotting.worst(images, None, [("a", "b"), ("a", "c")], np.ones(2, bool), "w.png")
+    else:
+        flags = np.eye(2, dtype=bool)
+        plotting.members(images, None, flags, flags, ["a", "b"], "w.png")
+    assert "image" in figures[0].get_suptitle()
+    assert figures[0].axes[0].get_ylabel() == "image"

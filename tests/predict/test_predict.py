@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import os
+import re
 import signal
 import tempfile
 from pathlib import Path
@@ -20,6 +21,8 @@ from minicaps.backend import choose_device
 from minicaps.models import inspection
 from minicaps.predict import __main__ as predict
 from minicaps.runs.run import open_run
+
+MANUAL = Path(predict.__file__).parents[1] / "train/README.md"
 
 
 @pytest.fixture
@@ -285,6 +288,20 @@ def test_csv(trained, capsys, monkeypatch):
             f'"a,b.png",1,1 + 2,"several classes are seen (length above 0.5): 1, 2",,{scores}',
             "none.png,,,,cannot read none.png: No such file or directory" + 10 * ",",
         ]
+
+
+def test_the_manual_explains_every_column_and_key(trained, capsys, monkeypatch):
+    _, table = MANUAL.read_text("utf-8").split("| column or key | in | value |\n")
+    lines = table.split("\n\n")[0].splitlines()
+    rows = [[cell.strip() for cell in line.split(" | ")] for line in lines]
+    where = {name: row[1] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    Image.fromarray(np.uint8(255 * strokes()[0])).save("a.png")
+    found, _ = ask(capsys, trained, "a.png", "missing.png", code=1)
+    assert found[0].keys() | found[1].keys() == where.keys()
+    assert found[0]["score"] in MANUAL.read_text("utf-8")
+    predict.main([str(trained), "a.png", "--format", "csv", "--no-figures", "--device", "cpu"])
+    header = capsys.readouterr().out.splitlines()[0].split(",")
+    assert header == [*(name for name in where if "CSV" in where[name]), *"0123456789"]
 
 
 def test_no_text_in_a_csv_table_is_a_formula(trained, capsys, monkeypatch):

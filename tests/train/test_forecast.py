@@ -52,6 +52,17 @@ def test_the_figures_follow_from_what_was_measured(measured, capsys):
     assert measured[0][0] == "minicaps.train.forecast" and measured[0][2:] == (1, 28, 28, 10)
 
 
+def test_one_is_singular_and_large_numbers_have_commas(measured, monkeypatch, capsys):
+    few = ["--epochs", "1", "--limit", "12", "--batch-size", "20", "--validation", "0.1"]
+    assert train.main([*TINY, *few, "--estimate"]) == 0
+    said = capsys.readouterr().out
+    assert "1 step per epoch, and 1 validation image: " in said
+    assert "for 1 epoch and a test on 30 images" in said
+    forecast._tell_memory({"memory": 50 * 2**20, "tried": 2000}, 9000, 0)
+    said = capsys.readouterr().out
+    assert "50 MiB for a step of 9,000 images, estimated from a step of 2,000; 0 MiB" in said
+
+
 def test_seeds_and_patience_and_long_runs(measured, monkeypatch, capsys):
     monkeypatch.setitem(FOUND, "step", 100.0)
     monkeypatch.setitem(FOUND, "memory", None)

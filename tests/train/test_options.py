@@ -152,7 +152,7 @@ def test_every_option_is_in_the_table_of_nonsense():
         ),
         (["--model", "baseline-cnn", "--loss", "spread"], "cross-entropy, not spread"),
         (["--absent-weight", "0.5", "--loss", "spread"], "applies to --loss margin only, not spr"),
-        (["--patience", "6"], "--patience 6 has no effect in 6 epoch(s): lower it"),
+        (["--patience", "6"], "--patience 6 has no effect in 6 epochs: lower it"),
         (["--data-dir", "."], "strokes are drawn, not read: leave --data-dir out"),
         (["--tf32", "--precision", "float64"], "applies to products of float32, not of float64"),
         (["--batchsize", "3"], "unrecognized arguments: --batchsize 3"),
@@ -216,7 +216,7 @@ def test_a_resumed_run_keeps_its_options(no_work, capsys, name):
         (["--gradient", "implicit"], "implicit"),  # accumulate has no fixed point
         (["--model", "matrix-capsnet", "--gradient", "implicit"], "implicit"),
         (["--limit", "1"], "would take 0 of 1 training samples"),
-        (["--limit", "10001"], "limit 10001 exceeds the 10000 training samples of strokes"),
+        (["--limit", "10001"], "limit 10,001 exceeds the 10,000 training samples of strokes"),
     ],
 )
 def test_what_does_not_fit_the_data_is_refused_before_training(tmp_path, capsys, arguments, said):

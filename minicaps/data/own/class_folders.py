@@ -47,7 +47,7 @@ def from_folders(root, entries, target, reading, source):
     images, grey = cache.images(pictures) if cache else _together(pictures)
     if images.max() < DARK:
         raise DataError(
-            f"the brightest pixel of all {len(images)} images in {root} is {images.max():.3g},"
+            f"the brightest pixel of all {len(images):,} images in {root} is {images.max():.3g},"
             " where white is 1: either they are black, or their pixels use fewer bits than the file"
             " format provides; scale them so that white is the largest number"
         )
@@ -60,7 +60,8 @@ def from_folders(root, entries, target, reading, source):
     ]
     if grey:
         notes.append(
-            f"{grey} of {len(images)} images are grayscale: their channel is used for all colors"
+            f"{grey:,} of {len(images):,} images are grayscale: their channel is used for all"
+            " colors"
         )
     labels = np.array([listing.labels[file] for file in file_of])
     whole = Split(images, labels, names=np.array(names), groups=groups)

@@ -1,7 +1,7 @@
 """Collect everything that is wrong with custom data, so that a single error reports all of it."""
 
 from minicaps.data.own.files import BadFiles, some_of
-from minicaps.errors import DataError
+from minicaps.errors import DataError, counted
 
 ADVICE = "to leave out what cannot be used, give --skip-bad"
 
@@ -16,15 +16,19 @@ class Faults:
     def __init__(self, skip_bad):
         self.skip_bad, self.skipped = skip_bad, []
         self._sentences, self._bad, self._files = [], {}, 0
-        self._avoidable = False
+        self._avoidable, self._too_few = False, False
 
-    def add(self, sentence, files=(), reason=None):
-        """Add a fault. files: those that can be left out because of `reason`, if any."""
+    def add(self, sentence, files=(), reason=None, *, too_few=False):
+        """Add a fault. files: those that can be left out because of `reason`, if any.
+
+        too_few: whether too little is left without them, so that leaving them out is no help.
+        """
         if self.skip_bad and files:
             self.skipped += [(name, reason) for name in files]
             return
         self._sentences.append(str(sentence))
         self._avoidable |= bool(files)
+        self._too_few |= too_few
 
     @property
     def found(self):
@@ -80,10 +84,11 @@ class Faults:
             sentences += bad
         elif bad:
             lines = some_of(bad, "\n  ")
-            sentences.append(f"{len(bad)} of {self._files} files cannot be used:\n  {lines}")
+            sentences.append(f"{len(bad):,} of {self._files:,} files cannot be used:\n  {lines}")
         if not sentences:
             return
-        advice = [ADVICE] if bad or self._avoidable else []
+        useful = not self._too_few and len(bad) < max(self._files, 1)
+        advice = [ADVICE] if useful and (bad or self._avoidable) else []
         if len(sentences) == 1:
             between = "\n  " if "\n" in sentences[0] else "; "
             raise DataError(between.join([*sentences, *advice]))
@@ -95,4 +100,4 @@ class Faults:
         if not self.skipped:
             return ()
         some = some_of([f"{name} ({reason})" for name, reason in self.skipped], "; ")
-        return (f"skipped {len(self.skipped)} files that cannot be used: {some}",)
+        return (f"skipped {counted(len(self.skipped), 'file')} that cannot be used: {some}",)

@@ -95,10 +95,10 @@ def name_of(path) -> str:
 def notes_on_hidden(names):
     """Return a tuple with one note for the user, or an empty tuple if nothing is hidden."""
     what = "entry" if len(names) == 1 else "entries"
-    return (f"skipped {len(names)} hidden {what}: {some_of(names)}",) if names else ()
+    return (f"skipped {len(names):,} hidden {what}: {some_of(names)}",) if names else ()
 
 
 def some_of(names, between=", "):
     """Format the first few names for a message, followed by the number of remaining names."""
-    more = f"{between.lstrip(',')}and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    more = f"{between.lstrip(',')}and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
     return between.join(map(escaped, names[:SHOWN])) + more

@@ -13,7 +13,7 @@ def class_numbers(labels, count, where):
         labels = labels[:, 0]
     if labels.shape != (count,):
         raise DataError(
-            f"{where} have shape {labels.shape}, but there are {count} images: expected"
+            f"{where} have shape {labels.shape}, but there are {count:,} images: expected"
             f" ({count},), one class number per image"
         )
     if labels.dtype.kind not in "buif":
@@ -27,7 +27,7 @@ def class_numbers(labels, count, where):
         first = wrong.argmax()
         raise DataError(
             f"{where} have {labels[first]} at index {first}, but class numbers are 0, 1, 2, …"
-            f" ({wrong.sum()} of {count} labels are invalid)"
+            f" ({wrong.sum():,} of {count:,} labels are invalid)"
         )
     return labels.astype(np.int64)
 
@@ -35,7 +35,7 @@ def class_numbers(labels, count, where):
 def class_flags(labels, count, where):
     """Convert multi-label targets (n, J), which consist of zeros and ones, to uint8."""
     if len(labels) != count:
-        raise DataError(f"{where} have {len(labels)} rows, but there are {count} images")
+        raise DataError(f"{where} have {len(labels):,} rows, but there are {count:,} images")
     if labels.dtype.kind not in "buif" or not ((labels == 0) | (labels == 1)).all():
         raise DataError(
             f"{where} of shape {labels.shape} are not all 0 or 1: give 1 for each class that is"

@@ -21,7 +21,7 @@ from minicaps.data.own import table
 from minicaps.data.own.files import list_folder, some_of, walk
 from minicaps.data.own.found import PART_OF, PARTS
 from minicaps.data.own.labels import flags_of_network, names_of_classes, printable, sorted_names
-from minicaps.errors import DataError, escaped
+from minicaps.errors import DataError, counted, escaped
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Listing:
         folders = sorted({name.rpartition("/")[0] for name in self.nested})
         count = len(self.nested)
         text = "images in subfolders of a class folder count as images of the class"
-        return (f"{count} {text}: {some_of(folders)}",)
+        return (f"{count:,} {text}: {some_of(folders)}",)
 
 
 def listed(root, entries, target, faults) -> Listing:
@@ -63,7 +63,7 @@ def listed(root, entries, target, faults) -> Listing:
     folders = _part_folders(entries, target)
     if not folders:
         files = _class_folders(root, root, entries, files, faults)
-        labels, class_names = _numbered([files], root, target, faults)
+        labels, class_names = _numbered([files], root, root, target, faults)
         nested = [name for name in labels if name.count("/") > 1]
         return Listing(labels, class_names, hidden, nested=nested)
     loose = [entry.name for entry in entries if not entry.is_dir()]
@@ -74,7 +74,7 @@ def listed(root, entries, target, faults) -> Listing:
         for part, folder in folders.items()
     }
     parts = {name: part for part in found for files in found[part].values() for name in files}
-    labels, class_names = _numbered(list(found.values()), first, target, faults)
+    labels, class_names = _numbered(list(found.values()), root, first, target, faults)
     nested = [name for name in labels if name.count("/") > 2]
     return Listing(labels, class_names, hidden, parts, nested)
 
@@ -122,7 +122,7 @@ def _class_folders(root, folder, entries, all_files, faults):
             files[place].append(name)
     empty = [place for place in files if not files[place]]
     if empty:
-        many = f"{len(empty)} class folders of {root} contain no images: {some_of(empty)}; "
+        many = f"{len(empty):,} class folders of {root} contain no images: {some_of(empty)}; "
         one = f"{escaped(root / empty[0])} contains no images: "
         advice = "add images or remove the folder" + ("s" if empty[1:] else "")
         faults.add((many if empty[1:] else one) + advice, empty, "the folder contains no images")
@@ -140,7 +140,7 @@ def _tell_loose(folder, classes, names, files, faults):
         )
 
 
-def _numbered(parts, where, target, faults):
+def _numbered(parts, root, where, target, faults):
     """Return {file: class number} and the class names for parts {class: files}.
 
     The first part is the one to train on, so it must contain all classes.
@@ -148,8 +148,10 @@ def _numbered(parts, where, target, faults):
     class_names = list(parts[0])
     if len(class_names) < (least := 1 if target.classes else 2):
         faults.add(
-            f"{where} has {len(class_names)} class folder(s): a classifier needs at least {least},"
-            " each with the images of its class"
+            f"{where} has {counted(len(class_names), 'class folder')}: a classifier needs at least"
+            f" {least}, each with the images of its class, or a table {root}/{table.NAME} with the"
+            " header file,label",
+            too_few=True,
         )
     class_names = _with_all_classes(class_names, chain(*parts[1:]), where, target, faults)
     number = _class_numbers(class_names, where, target, faults)
@@ -181,18 +183,26 @@ def _class_numbers(class_names, where, target, faults):
 
 def _by_table(root, files, hidden, target, faults):
     path = root / table.NAME
-    read = table.read_table(path)
+    try:
+        read, faulty = table.read_table(path), set()
+    except table.FaultyLines as error:
+        faults.add(error)
+        read, faulty = error.table, error.files
     files.remove(table.NAME)
-    there = {*files, *_by_other_names(root, read.labels.keys() - set(files), files)}
+    listed_files = read.labels.keys() | faulty
+    there = {*files, *_by_other_names(root, listed_files - set(files), files)}
     for which, names, reason in (
         ("lists missing files", read.labels.keys() - there, "the file is missing"),
-        ("has no line for", set(files) - read.labels.keys(), f"{table.NAME} has no line for it"),
+        ("has no line for", set(files) - listed_files, f"{table.NAME} has no line for it"),
     ):
         if names := sorted(names):
             faults.add(f"{path} {which}: {some_of(names)}", names, reason)
     labels = {name: label for name, label in read.labels.items() if name in there}
+    if faulty:  # more labels may be correct, so those that are say nothing about the classes
+        return Listing(dict.fromkeys(sorted(listed_files & there)), read.class_names, hidden)
     if not labels:
-        faults.add(f"{path} lists no images that exist: correct the file names")
+        text = f"{path} lists no images that exist: correct the file names"
+        faults.add(text, too_few=True)
         return Listing({}, read.class_names, hidden)
     of_table = _flags_of_table if read.multi else _numbers_of_table
     labels, class_names = of_table(path, labels, read, target, faults)
@@ -220,9 +230,10 @@ def _numbers_of_table(path, labels, read, target, faults):
     """Return {file: class number} and the class names of a single-label table."""
     trained = {name for file, name in labels.items() if read.parts.get(file, "train") == "train"}
     if not trained and not target.classes:
-        faults.add(f"{path} has no training images: write train as the split of some")
+        text = f"{path} has no training images: write train as the split of some"
+        faults.add(text, too_few=True)
     class_names = _with_all_classes(trained, labels.values(), path, target, faults)
     if len(class_names) < (1 if target.classes else 2):
-        faults.add(f"{path} has only one class: a classifier needs at least 2")
+        faults.add(f"{path} has only one class: a classifier needs at least 2", too_few=True)
     number = _class_numbers(class_names, path, target, faults)
     return {file: number[name] for file, name in labels.items()}, target.classes or class_names

@@ -42,7 +42,7 @@ def remarks(parts) -> tuple[str, ...]:
     notes = []
     if blank:
         names = some_of([name(*one) for one in blank])
-        notes.append(f"blank images, with one value everywhere: {len(blank)} ({names})")
+        notes.append(f"blank images, with one value everywhere: {len(blank):,} ({names})")
     for part in parts:
         within = [[one for one in same if one[0] == part] for same in copies]
         within = [same for same in within if len(same) > 1]
@@ -54,7 +54,7 @@ def remarks(parts) -> tuple[str, ...]:
         if across:
             count = sum(part == second for same in across for part, _ in same)
             notes.append(
-                f"{word(second)} images that are exact copies of {word(first)} images: {count}"
+                f"{word(second)} images that are exact copies of {word(first)} images: {count:,}"
                 f" ({listed([same[:1] + same[-1:] for same in across])}); the {word(second)}"
                 " accuracy may be too high"
             )

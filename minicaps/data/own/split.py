@@ -4,7 +4,7 @@ import numpy as np
 
 from minicaps.data.dataset import count_classes, draw_by_class, generator
 from minicaps.data.own.files import some_of
-from minicaps.errors import DataError
+from minicaps.errors import DataError, counted
 
 TEST_SHARE = 0.2  # fraction of images for testing if the data does not define a test set
 
@@ -21,8 +21,9 @@ def cut_test(whole, class_names, seed, path, *, validation):
     least, what = (3, "training, validation and test") if validation else (2, "training and test")
     if counts.min() < least:
         raise DataError(
-            f"class {class_names[counts.argmin()]!r} of {path} has {counts.min()} image(s), but at"
-            f" least {least} are needed for {what}: add images or remove the class"
+            f"class {class_names[counts.argmin()]!r} of {path} has"
+            f" {counted(counts.min(), 'image')}, but at least {least} are needed for"
+            f" {what}: add images or remove the class"
         )
     # One of each class; of multi-label data with many classes, one of each stratum, if possible
     each = (len(class_names), len(np.unique(whole.strata)), 1)

@@ -50,21 +50,40 @@ class Table:
     multi: bool = False
 
 
+class FaultyLines(DataError):
+    """Raised when lines of a table are faulty.
+
+    table: contents of the other lines. files: those named in faulty lines, as far as they can be
+    told.
+    """
+
+    def __init__(self, message, table, files):
+        super().__init__(message)
+        self.table, self.files = table, files
+
+    def __reduce__(self):  # its message alone could not make it again, on another rank
+        return FaultyLines, (str(self), self.table, self.files)
+
+
 def read_table(path) -> Table:
-    """Read a table. If its format is invalid, a `DataError` describes and locates every fault."""
+    """Read a table. If its format is invalid, a `DataError` describes and locates every fault.
+
+    If only some lines are faulty, it is a `FaultyLines`, which has the contents of the others.
+    """
     lines = _lines(path)
     header = [name.strip() for name in lines[0][1]] if lines else []
     columns = _columns(header)
     table = Table({}, () if columns else _classes(path, header), multi=not columns)
-    seen_in, faults = {}, []
+    seen_in, faults, faulty = {}, [], set()
+    place = columns["file"] if columns else 0
     for number, row in lines[1:]:
         where, fields = f"line {number} of {path}", [text.strip() for text in row]
+        name = posixpath.normpath(fields[min(place, len(fields) - 1)].replace("\\", "/"))
         try:
             if len(fields) != len(header):
                 raise DataError(
                     f"{where} has {len(fields)} fields, but the header has {len(header)}"
                 )
-            name = posixpath.normpath(fields[columns["file"] if columns else 0].replace("\\", "/"))
             if name in seen_in:
                 again = f"{where} repeats {escaped(name)} from line {seen_in[name]}"
                 raise DataError(f"{again}: remove one of the lines")
@@ -72,9 +91,10 @@ def read_table(path) -> Table:
             _add(table, name, where, fields, columns)
         except DataError as fault:
             faults.append(str(fault))
+            faulty.add(name)
     if faults:
-        many = f"{path} has {len(faults)} faulty lines:\n  " if len(faults) > 1 else ""
-        raise DataError(many + some_of(faults, "\n  "))
+        many = f"{path} has {len(faults):,} faulty lines:\n  " if len(faults) > 1 else ""
+        raise FaultyLines(many + some_of(faults, "\n  "), table, faulty - table.labels.keys())
     if not table.labels:
         raise DataError(f"{path} lists no images: add a line for each image")
     if columns:
@@ -101,12 +121,12 @@ def _add(table, name, where, fields, columns):
         return
     if not (label := fields[columns["label"]]):
         raise DataError(f"{where} has no label: write the name of a class")
-    table.labels[name] = label
     if SPLIT in columns:
         text = fields[columns[SPLIT]]
         if (part := PART_OF.get(text.lower())) is None:
             raise DataError(f"{where} has the split {text!r}: write train, validation or test")
         table.parts[name] = part
+    table.labels[name] = label
 
 
 def _columns(header):

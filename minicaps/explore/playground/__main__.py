@@ -8,6 +8,7 @@ from pathlib import Path
 
 from minicaps.cli.command import guarded, start
 from minicaps.explore.playground import write
+from minicaps.storage import results_file
 
 NAME = "minicaps.explore.playground"
 FILE = "votes.html"
@@ -35,6 +36,7 @@ def _parser():
 
 
 def _run(options):
+    results_file(options.out)
     write(options.out)
     print(f"wrote {options.out}: open it in a browser")
     if not options.no_browser:

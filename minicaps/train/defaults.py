@@ -12,7 +12,7 @@ from minicaps.data.dataset import count_classes, imbalanced
 from minicaps.train.diagnosis import MOST_EPOCHS
 from minicaps.train.options import check_patience
 
-SMALL, LARGE = 500, 20_000  # training images; see `_batch_size` and `_augmentation`
+SMALL, LARGE = 500, 20_000  # training images; see `training_length` and `_augmentation`
 STEPS, STEPS_PER_CLASS, MOST_STEPS = 1500, 15, 2100  # unless six epochs take more
 EPOCHS = (6, MOST_EPOCHS)  # fewest and most
 WARM_UP = 100  # steps
@@ -41,15 +41,13 @@ def settled(options, dataset):
 def _choices(options, dataset):
     """Return a value for each option that depends on the data."""
     n, own = _trained_on(options, dataset), options.optimization
-    batch_size = own.batch_size or _batch_size(n)
-    steps = -(-n // batch_size)  # per epoch
-    wanted = min(STEPS + STEPS_PER_CLASS * len(dataset.class_names), MOST_STEPS)
-    epochs = min(max(round(wanted / steps), EPOCHS[0]), EPOCHS[1])
+    batch_size, epochs = training_length(n, len(dataset.class_names), own.batch_size)
+    steps = -(-n // batch_size) * (own.epochs or epochs)
     return {
         "batch_size": batch_size,
         "epochs": epochs,
         "balance": not dataset.multi and imbalanced(_counts(dataset)),
-        "warm_up": min(WARM_UP, steps * (own.epochs or epochs) // 10),
+        "warm_up": min(WARM_UP, steps // 10),
         **_augmentation(options, dataset, n),
     }
 
@@ -61,8 +59,15 @@ def _trained_on(options, dataset):
     return max(1, len(dataset.train) - held_out)
 
 
-def _batch_size(n):
-    return 16 if n < SMALL else 32 if n < LARGE else 64
+def training_length(n, classes, batch_size=None):
+    """Return the batch size and the number of epochs for n training images.
+
+    batch_size: the batch size, if it is given.
+    """
+    batch_size = batch_size or (16 if n < SMALL else 32 if n < LARGE else 64)
+    wanted = min(STEPS + STEPS_PER_CLASS * classes, MOST_STEPS)
+    epochs = round(wanted / -(-n // batch_size))
+    return batch_size, min(max(epochs, EPOCHS[0]), EPOCHS[1])
 
 
 def _augmentation(options, dataset, n):

@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from minicaps import data
 from minicaps.data.dataset import count_classes, imbalanced
+from minicaps.models import MODELS
+from minicaps.runs import checkpoint
 from minicaps.train.diagnosis import MOST_EPOCHS
 from minicaps.train.options import check_patience
 
@@ -16,6 +18,26 @@ SMALL, LARGE = 500, 20_000  # training images; see `training_length` and `_augme
 STEPS, STEPS_PER_CLASS, MOST_STEPS = 1500, 15, 2100  # unless six epochs take more
 EPOCHS = (6, MOST_EPOCHS)  # fewest and most
 WARM_UP = 100  # steps
+UNSEEN = 0.03  # fraction of the pixels of a given size that is worth a note
+
+
+def whole_size(options):
+    """Return the function that enlarges an automatic size until the network sees all of it.
+
+    The result is None for composed images, which have another size, and for a run that is resumed.
+    A run that starts from a network keeps the size of its images, and thus all parameters, if it is
+    the one that would be enlarged.
+    """
+    if options.data.size != "auto" or options.data.compose or options.run.resume is not None:
+        return None
+    network, preset, kept = MODELS[options.model.name], options.model.preset, None
+    if options.run.start_from is not None:
+        path = checkpoint.best_of(options.run.start_from)
+        _, meta = checkpoint.load(path, needs=("model", "options"), groups=())
+        with checkpoint.fitting(path):
+            kept = tuple(meta["model"]["input_shape"][1:])
+
+    return lambda size: size if size == kept else network.whole(size, preset)
 
 
 def settled(options, dataset):
@@ -25,6 +47,8 @@ def settled(options, dataset):
     `minicaps.train.options.complete`. dataset: the loaded data, whose notes will say what was
     chosen. Returns the options and the data set.
     """
+    if unseen := _unseen(options, dataset):
+        dataset = replace(dataset, notes=(*dataset.notes, unseen))
     if options.data.name in data.NAMES:
         return options, dataset
     if options.data.size == "auto":
@@ -36,6 +60,27 @@ def settled(options, dataset):
     if chosen:
         dataset = replace(dataset, notes=(*dataset.notes, _sentence(chosen, options, dataset)))
     return options, dataset
+
+
+def _unseen(options, dataset):
+    """Describe the rows and columns of images of a given size that the network does not see."""
+    if options.data.size in (None, "auto") or options.data.compose:
+        return None
+    network, preset = MODELS[options.model.name], options.model.preset
+    size = dataset.train.shape[1:]
+    seen = network.seen(size, preset)
+    if seen[0] * seen[1] >= (1 - UNSEEN) * size[0] * size[1]:
+        return None
+    left = [whole - part for whole, part in zip(size, seen, strict=True)]
+    kinds = zip(left, ("row", "column"), strict=True)
+    lost = " and ".join(
+        f"the last {n} {kind}s" if n > 1 else f"the last {kind}" for n, kind in kinds if n
+    )
+    height, width = network.whole(size, preset)
+    return (
+        f"the network does not see {lost} of images of {size[0]}×{size[1]} pixels, which the"
+        f" strides of its convolutions leave over; it sees images of --size {height}x{width} whole"
+    )
 
 
 def _choices(options, dataset):

@@ -7,7 +7,7 @@ fetches and shows the data sets.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +37,7 @@ def load(
     skip_bad: bool = False,
     invert: bool | str = False,
     older: bool = False,
+    whole: Callable | None = None,
 ) -> Dataset:
     """Load a built-in data set by name, or custom data by path.
 
@@ -66,6 +67,8 @@ def load(
     older : whether to read images as older versions did, for runs that began then
         Resized images are padded with zeros instead of the color of their border, and arrays of
         other ranges than 0 to 1, 255 or 65535 are refused.
+    whole : function that enlarges a size chosen by "auto", such as `Network.whole`
+        Without it, a network may not see the last rows and columns; see `minicaps.models.sizes`.
 
     Returns
     -------
@@ -84,7 +87,7 @@ def load(
         If the cache of images that are large for the memory cannot be written.
     """
     reading = own.Reading(frames, multi_label, skip_bad)
-    target = Target(sides(size), fill=0.0 if older else None, older=older)
+    target = Target(sides(size), fill=0.0 if older else None, older=older, whole=whole)
     dataset = ink.inverted(_load(name, folder, limit, seed, target, reading), invert)
     return dataset if compose is None else _composed(dataset, compose, layout, seed)
 

@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -31,6 +31,7 @@ class Target:
     ----------
     size : (height, width), None to keep the size of each image, or "auto" for custom data
         See `minicaps.data.own.sizing`.
+    whole : function that enlarges a size chosen by "auto" until a network sees all of it, or None
     channels : 1 or 3, or None to keep the channels of each image
     classes : names of the classes of a trained network, or None to take those of the data
     fill : value of the padding, or None for the color of each image's border
@@ -44,6 +45,7 @@ class Target:
     fill: float | None = None
     scale: tuple[float, float] | None = None
     older: bool = False
+    whole: Callable | None = None
 
     def fit(self, picture) -> np.ndarray:
         """Convert an image (C, H, W) in [0, 1] so that it has the target properties."""

@@ -1,5 +1,6 @@
 """Base class of all networks, with preprocessing and prediction for images in memory."""
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +15,7 @@ from minicaps.errors import CheckpointError
 from minicaps.graph import no_grad
 from minicaps.models.inputs import tensor_for
 from minicaps.models.multilabel import SEEN
-from minicaps.models.sizes import ChildrenGrid
+from minicaps.models.sizes import ChildrenGrid, seen, whole
 from minicaps.nn import Decoder, Module
 from minicaps.tensor import Tensor
 
@@ -79,6 +80,7 @@ class Network(Module):
     ----------
     logits : whether the activations are logits
     score : the name of an activation after its conversion to a probability
+    margin : pixels by which padding lets the network see beyond its `layers`
     children_grid : positions of the class capsules' children, or None for networks without capsules
     config : arguments with which `minicaps.models.build` builds the network again
     class_names : names of the J classes
@@ -92,12 +94,33 @@ class Network(Module):
     score: str = "probability"
     children_grid: ChildrenGrid | None = None
     routing_options: ClassVar[dict] = {}
+    margin: ClassVar[int] = 0
     config: dict
     class_names: tuple[str, ...]
     preprocessing: Preprocessing | None = None
     multi: bool = False
     loss: str | None = None
     decoder: Decoder | None = None
+
+    @classmethod
+    def layers(cls, preset: str | None = None) -> Sequence[tuple[int, int]]:
+        """Return (kernel, stride) of the layers without padding; none if all images are seen whole.
+
+        preset: the sizes of the layers, for networks that have presets.
+        """
+        return ()
+
+    @classmethod
+    def seen(cls, size: Sequence[int], preset: str | None = None) -> tuple[int, int]:
+        """Return how many of the first rows and columns of an image (H, W) affect the output."""
+        rows, columns = (seen(side, cls.layers(preset), cls.margin) for side in size)
+        return rows, columns
+
+    @classmethod
+    def whole(cls, size: Sequence[int], preset: str | None = None) -> tuple[int, int]:
+        """Return the smallest size, at least (H, W), of which every row and column is seen."""
+        height, width = (whole(side, cls.layers(preset), cls.margin) for side in size)
+        return height, width
 
     @property
     def raw_score(self) -> str:

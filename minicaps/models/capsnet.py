@@ -52,6 +52,11 @@ class CapsNet(Network):
 
     score, routing_options = "length", ROUTING_OPTIONS
 
+    @classmethod
+    def layers(cls, preset: str | None = "paper") -> list[tuple[int, int]]:
+        sizes = sizes_of(CAPSNET_PRESETS, preset)
+        return [layer[-2:] for layer in (*sizes["convolutions"], sizes["primary"])]
+
     def __init__(
         self,
         input_shape: tuple[int, ...],
@@ -70,8 +75,7 @@ class CapsNet(Network):
         rng = np.random.default_rng(seed)
         channels, *image = input_shape
         types, size, kernel, stride = sizes["primary"]
-        layers = [c[1:] for c in sizes["convolutions"]] + [(kernel, stride)]
-        self.children_grid = children_grid(image, layers, 1 if shared else types)
+        self.children_grid = children_grid(image, self.layers(preset), 1 if shared else types)
         p, q = self.children_grid[:2]
         self.convolutions = []
         for width, side, step in sizes["convolutions"]:

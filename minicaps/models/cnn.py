@@ -1,6 +1,7 @@
 """Convolutional networks: one with capsules, its counterpart with pooling, and a baseline."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,10 @@ class CapsuleCNN(Network):
 
     score, routing_options = "length", ROUTING_OPTIONS
 
+    @classmethod
+    def layers(cls, preset: str | None = None) -> Sequence[tuple[int, int]]:
+        return Features.LAYERS
+
     def __init__(
         self,
         input_shape: tuple[int, ...],
@@ -125,6 +130,10 @@ class PoolingCNN(Network):
     batch_norm : whether to normalize each convolution's output over the batch
     seed : seed of the initial weights
     """
+
+    @classmethod
+    def layers(cls, preset: str | None = None) -> Sequence[tuple[int, int]]:
+        return Features.LAYERS
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import numpy as np
 
 from minicaps import ops
 from minicaps.models.base import Network
-from minicaps.models.capsnet import CAPSNET_PRESETS
+from minicaps.models.capsnet import CAPSNET_PRESETS, CapsNet
 from minicaps.models.cnn import flattened, without_capsules
 from minicaps.models.sizes import check_images, grid, sizes_of
 from minicaps.nn import Conv2d, Decoder, Linear
@@ -37,6 +37,10 @@ class DenseCNN(Network):
 
     logits = True
 
+    @classmethod
+    def layers(cls, preset: str | None = "paper") -> list[tuple[int, int]]:
+        return CapsNet.layers(preset)
+
     def __init__(
         self, input_shape: tuple[int, ...], classes: int, *, preset: str = "paper",
         decoder: bool = False, seed: int = 0,
@@ -46,7 +50,7 @@ class DenseCNN(Network):
         channels, *image = input_shape
         types, size, kernel, stride = sizes["primary"]
         layers = (*sizes["convolutions"], (types * size, kernel, stride))
-        image = grid(image, [layer[1:] for layer in layers])
+        image = grid(image, self.layers(preset))
         self.convolutions = []
         for width, side, step in layers:
             layer = Conv2d(channels, width, side, rng, stride=step, relu=True)

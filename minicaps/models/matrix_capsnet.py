@@ -1,5 +1,6 @@
 """Matrix capsules with EM routing."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from minicaps.tensor import Tensor
 
 # Channels of the convolution; types of the primary and the two layers of convolutional capsules.
 MATRIX_PRESETS = {"paper": (32, 32, 32, 32), "small": (64, 8, 16, 16)}
-# (kernel, stride); a 5×5 convolution with padding 2 reduces the grid like a 1×1 convolution.
+# (kernel, stride); a 5×5 convolution with padding 2 reduces the grid like a 1×1 convolution, but
+# sees a margin of 2 pixels more.
 LAYERS = ((1, 2), (3, 2), (3, 1))
 
 
@@ -36,7 +38,11 @@ class MatrixCapsNet(Network):
     seed : seed of the initial weights
     """
 
-    score = "activation"
+    score, margin = "activation", 2
+
+    @classmethod
+    def layers(cls, preset: str | None = None) -> Sequence[tuple[int, int]]:
+        return LAYERS
 
     def __init__(
         self,

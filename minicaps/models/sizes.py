@@ -54,6 +54,30 @@ def grid(image, layers):
     return image
 
 
+def seen(side, layers, margin=0) -> int:
+    """Return how many of the first rows of an image with `side` rows reach the last layer.
+
+    The same holds for columns. Each layer is given as (kernel, stride) and has no padding. What
+    remains at the end of a side after the last stride is not seen; of a side that is too small for
+    the layers, nothing is. margin: pixels by which the layers see farther, because padding is left
+    out of `layers`.
+    """
+    field = step = 1  # size of a receptive field, and distance between two of them
+    places = side
+    for kernel, stride in layers:
+        places = output_size(places, kernel, stride)
+        field += step * (kernel - 1)
+        step *= stride
+    return min(side, field + step * (places - 1) + margin) if places > 0 else 0
+
+
+def whole(side, layers, margin=0) -> int:
+    """Return the smallest side, at least `side`, of which all rows are seen (see `seen`)."""
+    while seen(side, layers, margin) < side:
+        side += 1
+    return side
+
+
 def children_grid(image, layers, types) -> ChildrenGrid:
     """Compute the grid of child capsules for images of size (H, W).
 

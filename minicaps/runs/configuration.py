@@ -43,8 +43,8 @@ class DataOptions:
         """Value with which images are padded, or None for the color of their border."""
         return 0.0 if self.invert is None else None
 
-    def load(self, seed) -> data.Dataset:
-        """Load the data; see `minicaps.data.load` for the meaning of `seed` and the errors."""
+    def load(self, seed, whole=None) -> data.Dataset:
+        """Load the data; see `minicaps.data.load` for the arguments and the errors."""
         return data.load(
             self.name,
             folder=self.data_dir,
@@ -56,6 +56,7 @@ class DataOptions:
             **asdict(self.reading),
             invert=ink.CHOICES[self.invert or "no"],
             older=self.invert is None,
+            whole=whole,
         )
 
     def fetch(self):

@@ -7,6 +7,7 @@ import numpy as np
 
 from minicaps.backend import array_module
 from minicaps.data.dataset import imbalanced
+from minicaps.errors import counted
 from minicaps.graph import no_grad
 from minicaps.models.losses import ABSENT as WEIGHT
 from minicaps.nn.module import watching
@@ -43,7 +44,7 @@ def few_steps(optimization, pictures, *, custom=False):
     if custom and epochs < MOST_EPOCHS:
         advice = "leave --epochs and --batch-size out, so that they fit the images"
     return (
-        f"{pictures:,} training images in batches of {size} give {steps} step(s) per epoch,"
+        f"{pictures:,} training images in batches of {size} give {counted(steps, 'step')} per epoch,"
         f" {steps * epochs} in total: too few to learn much; {advice}"
     )
 
@@ -183,11 +184,12 @@ def never_predicted(predicted, present, pictures, names):
 # ---- after training
 
 
-def no_better(found, options, counts):
+def no_better(found, options, counts, usual):
     """Report a network that is not better than the linear baseline.
 
     found: results as in summary.json, with baselines. counts (J,): training images of each class;
-    if they are imbalanced, the balanced accuracies are compared.
+    if they are imbalanced, the balanced accuracies are compared. usual: the batch size and the
+    number of epochs that are chosen for these images if they are not given.
     """
     uneven = imbalanced(counts)
     kind = "balanced_accuracy" if uneven else "accuracy"
@@ -198,10 +200,12 @@ def no_better(found, options, counts):
     tries = ["add --shift 2"] * (not own.shift)
     tries += ["add --balance"] * (uneven and not own.balance)
     steps = optimization.epochs * -(-int(counts.sum()) // optimization.batch_size)
-    if steps < ENOUGH_STEPS:
+    if steps >= ENOUGH_STEPS:
+        tries += [f"train longer with --epochs {3 * optimization.epochs}"]
+    elif (optimization.batch_size, optimization.epochs) != usual:
         tries += ["leave --epochs and --batch-size out, so that they fit the images"]
     else:
-        tries += [f"train longer with --epochs {3 * optimization.epochs}"]
+        tries += ["try more images, a larger --size or another --seed"]
     return (
         f"the network is not better than a linear classifier on the test images"
         f" ({kind.replace('_', ' ')} {reached:.2%} against {linear:.2%}):"

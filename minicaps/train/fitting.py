@@ -23,7 +23,7 @@ from minicaps.data.preprocessing import as_images
 from minicaps.models import Network
 from minicaps.runs import load_model
 from minicaps.storage import check_unused, locked, results_folder
-from minicaps.train.defaults import settled
+from minicaps.train.defaults import settled, whole_size
 from minicaps.train.options import DEFAULTS, complete, parsed
 from minicaps.train.progress import Display
 from minicaps.train.resume import device_of, draw, make_trainer, train, write_config
@@ -98,11 +98,11 @@ def fit(
 def _trained(folder, given, data, call):
     """Train in a run folder; return the network of the best epoch.
 
-    data: function that takes the `DataOptions`.
+    data: function that takes the `Options`.
     """
     options = complete(given | {"out": str(folder)})
     device, display = device_of(options.run), Display(NAME, options.run.quiet)
-    dataset = inverted(data(options.data), CHOICES[options.data.invert])
+    dataset = inverted(data(options), CHOICES[options.data.invert])
     options, dataset = settled(options, dataset)
     ranks.by_root(results_folder, folder, "choose another out")
     with ranks.held_by_root(locked(folder)), one_blas_thread():
@@ -129,9 +129,10 @@ def _check_unused(folder):
 
 
 def _dataset(images, labels, class_names, test, options):
-    multi = options.multi_label
+    multi = options.data.multi_label
     train, names = from_memory.split_of(images, labels, class_names, multi_label=multi)
-    target, resized = sized(Target(options.size, train.shape[0]), [train.shape[1:]])
+    target = Target(options.data.size, train.shape[0], whole=whole_size(options))
+    target, resized = sized(target, [train.shape[1:]])
     train = fitted(train, target)
     tested = train.take(slice(0, 0))
     if test is not None:

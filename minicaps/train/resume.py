@@ -15,7 +15,7 @@ from minicaps.runs.building import load_model
 from minicaps.runs.configuration import options_of
 from minicaps.storage import check_unused, locked, results_folder, write_csv, write_json
 from minicaps.train.ancestry import fingerprints
-from minicaps.train.defaults import settled
+from minicaps.train.defaults import settled, whole_size
 from minicaps.train.options import resumed
 from minicaps.train.progress import Display
 from minicaps.train.summary import checksums, circumstances
@@ -77,7 +77,8 @@ class Session:
                 ranks.by_root(check_unused, run.out)
             device = device_of(run)  # before data is downloaded
             ranks.by_root(options.data.fetch)
-            dataset, display = options.data.load(run.seed), Display(self.name, run.quiet)
+            dataset = options.data.load(run.seed, whole_size(options))
+            display = Display(self.name, run.quiet)
             if run.resume is None:
                 options, dataset = settled(options, dataset)
             trainer = make_trainer(options, dataset, device, display, self.stop)

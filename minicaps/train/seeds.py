@@ -56,9 +56,14 @@ def go_on(session, folder, given):
 def _options(folder):
     options = json.loads(Path(folder, "config.json").read_text())["options"]
     saved = sorted(Path(folder).glob("seed-*/last.npz"))
-    if saved and "multi_label" not in options:  # of an older version
+    older, auto = "multi_label" not in options, options.get("size") == "auto"
+    if saved and (older or auto):
         _, meta = checkpoint.load(saved[0], groups=())
-        options |= {"multi_label": options_of(meta)["multi_label"]}
+        first = options_of(meta)
+        if older:
+            options |= {"multi_label": first["multi_label"]}
+        if auto:  # another version may choose another size
+            options |= {"size": first["size"]}
     return options
 
 

@@ -18,6 +18,7 @@ from minicaps.models.rivals import fitted_rival
 from minicaps.runs.building import load_model
 from minicaps.runs.inference import classify
 from minicaps.train import diagnosis
+from minicaps.train.defaults import training_length
 
 LINEAR_SHARE = 0.1  # of the training time, for the linear baseline
 LINEAR_SECONDS = (1.0, 30.0)  # at least and at most
@@ -58,7 +59,8 @@ def results(trainer) -> dict:
     if samples and not test.multi and trainer.options.data.name not in NAMES:
         found["baselines"] = ranks.by_root(_baselines, trainer)
         counts = count_classes(to_host(trainer.training.labels), len(trainer.data.class_names))
-        worse = diagnosis.no_better(found, trainer.options, counts)
+        usual = training_length(int(counts.sum()), len(counts))
+        worse = diagnosis.no_better(found, trainer.options, counts, usual)
         trainer.warnings |= {"linear": worse} if worse else {}
     return found | {"warnings": list(trainer.warnings.values())}
 

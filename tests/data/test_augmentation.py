@@ -215,10 +215,10 @@ def test_an_older_run_has_no_new_augmentation():
         ({"rotate": 200}, "rotate: must be a number of at least 0 and at most 180, not '200'"),
         ({"zoom": 1}, "zoom: must be a number of at least 0 and below 1, not '1'"),
         ({"flip": "up"}, "flip: invalid choice: 'up'"),
-        ({"shift": 20}, "shift must be 0 to 19 pixels for these images, got 20"),
+        ({"shift": 21}, "shift must be 0 to 20 pixels for these images, got 21"),
     ],
 )
 def test_fit_names_the_option_as_in_python(options, message):
-    images, labels = images_of(12, 1, 20, 20), np.arange(12) % 2
+    images, labels = images_of(12, 1, 21, 21), np.arange(12) % 2
     with pytest.raises(ValueError, match=message):
         fit(images, labels, epochs=1, validation=0, quiet=True, **options)

@@ -236,7 +236,7 @@ def test_another_named_data_set_counts_as_a_whole_or_by_part(tmp_path, monkeypat
     digits = load("strokes", limit=20).test
     monkeypatch.setattr("minicaps.data.drawn.TRAIN_SIZE", 50)
     names = dict.fromkeys(map(str, range(10)), 3)
-    root = folder_of(tmp_path / "ten", names, channels=(), size=(30, 31))
+    root = folder_of(tmp_path / "ten", names, channels=(), size=(29, 25))
     trained = run("--data", str(root), "--limit", "20")
     found = chosen(trained, source="strokes")
     assert (len(found.split), found.part) == (80, "all")
@@ -244,7 +244,7 @@ def test_another_named_data_set_counts_as_a_whole_or_by_part(tmp_path, monkeypat
     assert len(set(found.split.names)) == 80
     found = chosen(trained, source="strokes", part="test")
     assert np.array_equal(found.split.labels, digits.labels)
-    assert found.split.images.shape == (30, 1, 30, 31)
+    assert found.split.images.shape == (30, 1, 29, 25)
     with pytest.raises(WrongUsage, match="the parts train and test, not validation"):
         chosen(trained, source="strokes", part="validation")
     with pytest.raises(WrongUsage, match="in one way only: leave out --frames and --skip-bad"):

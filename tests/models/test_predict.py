@@ -77,7 +77,7 @@ def test_one_image_at_a_time_equals_the_batch_and_the_network_stays(name, option
 def test_a_loaded_network_knows_its_classes_and_stays_in_evaluation_mode(tmp_path):
     images, labels = two_classes()
     names = ["lying", "upright"]
-    fit(images, labels, class_names=names, out=tmp_path / "run", **SHORT)
+    fit(images, labels, class_names=names, out=tmp_path / "run", size=20, **SHORT)
     model = load_model(tmp_path / "run")
     assert not model.training
     assert model.class_names == ("lying", "upright")

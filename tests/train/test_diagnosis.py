@@ -10,6 +10,7 @@ from tiny_runs import TINY, edit, go_on, refused, run, saved, summary
 from minicaps import Tensor, data, models, ops
 from minicaps.runs.configuration import OptimizationOptions, Options
 from minicaps.train import diagnosis, trainer
+from minicaps.train.defaults import training_length
 from minicaps.train.trainer import Trainer
 
 
@@ -84,7 +85,7 @@ def options(**given):
 
 
 def test_few_steps():
-    assert "1 step(s) per epoch, 6 in total" in diagnosis.few_steps(options(), 40)
+    assert "1 step per epoch, 6 in total" in diagnosis.few_steps(options(), 40)
     assert diagnosis.few_steps(options(batch_size=8, epochs=60), 40) is None  # 300 steps
     assert "try --epochs 50 --schedule cosine, and" in diagnosis.few_steps(options(batch_size=4), 8)
     assert "leave --epochs and --batch-size out" in diagnosis.few_steps(options(), 40, custom=True)
@@ -289,7 +290,7 @@ def compared(counts, accuracy, balanced, **options):
     found = {"test_accuracy": accuracy, "test_balanced_accuracy": balanced}
     options = Options.from_dict({"learning_rate": 0.003} | options)
     found |= {"baselines": {"linear": linear}}
-    return diagnosis.no_better(found, options, counts)
+    return diagnosis.no_better(found, options, counts, training_length(counts.sum(), len(counts)))
 
 
 def test_a_network_no_better_than_a_linear_classifier():
@@ -303,6 +304,18 @@ def test_a_network_no_better_than_a_linear_classifier():
     assert "--balance" not in compared(uneven, 0.9, 0.45, balance=True)
     said = compared(even, 0.5, 0.5, batch_size=1, epochs=60, shift=1)
     assert "): train longer with --epochs 180, and look at the images" in said
+
+
+@pytest.mark.parametrize("given", [{"batch_size": 40}, {"epochs": 50}])
+def test_options_that_were_not_given_are_not_blamed(given):
+    """Forty images and three classes get batches of 16 and 300 epochs, 900 steps in all."""
+    counts, usual = np.array([14, 13, 13]), {"batch_size": 16, "epochs": 300, "shift": 2}
+    assert training_length(40, 3) == (16, 300)
+    said = compared(counts, 0.5, 0.5, **usual)
+    assert "): try more images, a larger --size or another --seed, and look at" in said
+    assert "--epochs" not in said and "--batch-size" not in said
+    said = compared(counts, 0.5, 0.5, **usual | given)
+    assert "): leave --epochs and --batch-size out, so that they fit the images, and" in said
 
 
 def test_a_run_of_custom_data_compares_itself_with_baselines(tmp_path, capsys):

@@ -118,7 +118,8 @@ def test_the_same_classes_in_another_order_are_matched_by_name(model):
     other = named("b.npz", ["eel", "cat", "dog"], start=90)
     second = run("--model", model, *other, *STILL, "--start-from", str(first), out="two")
     networks = [load_model(folder) for folder in (first, second)]
-    images = np.random.default_rng(0).random((4, 1, *SIZE), dtype=np.float32)
+    shape = networks[0].config["input_shape"]
+    images = np.random.default_rng(0).random((4, *shape), dtype=np.float32)
     scores = [
         {name: network(Tensor(images)).activations.numpy()[:, k] for k, name in enumerate(names)}
         for network in networks
@@ -152,8 +153,8 @@ def test_known_classes_are_kept_beside_new_ones(capsys):
 
 def test_layers_that_suit_images_of_another_size_are_taken_over():
     first = run(*named("a.npz", ["cat", "dog"]))
-    larger = tuple(side + 8 for side in SIZE)
-    arguments = (*named("b.npz", ["cat", "dog"], size=larger), *STILL, "--start-from", str(first))
+    square = (SIZE[1], SIZE[1])
+    arguments = (*named("b.npz", ["cat", "dog"], size=square), *STILL, "--start-from", str(first))
     second = run(*arguments, out="two")
     old, new = parameters(first), parameters(second)
     assert np.array_equal(old["convolutions.0.weight"], new["convolutions.0.weight"])

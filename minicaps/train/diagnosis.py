@@ -44,8 +44,8 @@ def few_steps(optimization, pictures, *, custom=False):
     if custom and epochs < MOST_EPOCHS:
         advice = "leave --epochs and --batch-size out, so that they fit the images"
     return (
-        f"{pictures:,} training images in batches of {size} give {counted(steps, 'step')} per epoch,"
-        f" {steps * epochs} in total: too few to learn much; {advice}"
+        f"{pictures:,} training images in batches of {size} give {counted(steps, 'step')} per"
+        f" epoch, {steps * epochs} in total: too few to learn much; {advice}"
     )
 
 

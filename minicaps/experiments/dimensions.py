@@ -30,7 +30,7 @@ from minicaps.data.strokes import POSE_NAMES
 from minicaps.experiments.lab import cost, read_summary, tested
 from minicaps.experiments.results import accuracy, line, spread
 from minicaps.models.inputs import tensor_for
-from minicaps.plotting.canvas import BLUE, GREEN, INK, ORANGE, PINK, new_figure
+from minicaps.plotting.canvas import BLUE, INK, ORANGE, PINK, new_figure
 
 NAMES = (*POSE_NAMES, "slant")
 ROTATION = NAMES.index("rotation")
@@ -44,7 +44,7 @@ SMALL = 1e-3  # directions with a smaller share of the largest spread are not us
 COMPONENTS = 16  # principal components of the features: as many as a capsule has numbers
 NEAR = 12.5  # degrees: the rotations on which a map is fitted that is tested beyond them
 COLOURS = {
-    "capsules": BLUE, "untrained": "#9ecae1", "masked": GREEN, "pooling": ORANGE,
+    "capsules": BLUE, "untrained": "#9ecae1", "masked": "#fdae6b", "pooling": ORANGE,
     "pixels": "#999999", "moments": PINK,
 }  # fmt: skip
 HATCHES = ("", "\\\\", "--", "//", "..", "xx")

@@ -98,7 +98,7 @@ def _measure(module, lab, results, seeds, untrained):
 
     The parts whose data may be missing come last. If nothing was measured, the error is raised.
 
-    untrained: measure only the parts that need no network.
+    untrained: measure only the parts that need no training.
     """
     parts = results.parts
     if untrained:
@@ -139,7 +139,7 @@ def _parser():
     what.add_argument(
         "--no-training",
         action="store_true",
-        help="report the results that exist, measure what needs no network, and draw no figure",
+        help="report the results that exist, measure what needs no training, and draw no figure",
     )
     where = parser.add_argument_group("where")
     add_device(where)

@@ -134,7 +134,7 @@ def _parser():
         "--seeds",
         type=number(int, 1),
         metavar="N",
-        help="number of seeds to run (default: 3, or 1 with --quick)",
+        help="number of seeds to run (default: 3, ablation 6; 1 with --quick)",
     )
     what.add_argument(
         "--no-training",

@@ -103,8 +103,9 @@ def _run(parser, options):
 def _missing(run):
     """Return the figures that cannot be drawn for a run, and the reason for each."""
     missing = {}
-    if not (run.folder / "metrics.csv").exists():
-        missing["curves"] = f"there is no {run.folder / 'metrics.csv'}"
+    rows = run.companion("metrics.csv")
+    if rows is None or not rows.exists():
+        missing["curves"] = f"there is no {rows or f'metrics.csv of {run.path}'}"
     if not inspection.has_decoder(run.model):
         missing |= dict.fromkeys(("reconstructions", "sweeps"), "this network has no decoder")
     if run.model.children_grid is None:
@@ -197,7 +198,7 @@ class Shown:
 
 
 def _curves(shown, path):
-    rows = shown.run.folder / "metrics.csv"
+    rows = shown.run.companion("metrics.csv")
     try:
         with open(rows, newline="") as file:
             history = [

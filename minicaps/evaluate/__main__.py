@@ -114,12 +114,12 @@ def _baselines(run, chosen):
     if chosen.source in data.NAMES or run.model.multi or chosen.split.multi:
         return {}
     try:
-        summary = json.loads((run.folder / "summary.json").read_text())
+        summary = json.loads(run.companion("summary.json").read_text())
         stored, test = summary["baselines"], summary["data_sha256"]["test"]
         if chosen.split.sha256() == test:
             return {"baselines": stored}
         labels = [run.model.class_names.index(stored["majority"]["class"])]
-    except (OSError, ValueError, TypeError, LookupError):  # an older run, or an unfinished one
+    except (OSError, AttributeError, ValueError, TypeError, LookupError):  # older or unfinished
         labels = chosen.split.labels
     most, accuracy = baselines.majority(labels, chosen.split)
     name = run.model.class_names[most]

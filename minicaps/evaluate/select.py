@@ -119,9 +119,7 @@ def _of_run(run, part, folder):
                 " them"
             )
         return Samples(split, source, part, whole.notes)
-    unsure = (
-        f"{run.folder} has no split.json: the run may have been trained on some of these images"
-    )
+    unsure = f"{run.path} has no split.json: the run may have been trained on some of these images"
     return Samples(split, source, part, (*whole.notes, unsure) if theirs else whole.notes)
 
 
@@ -163,7 +161,9 @@ def _not_empty(pictures, run):
 
 def _split_names(run):
     """Return the image names in each part of custom data, or None if the run did not save them."""
-    path = run.folder / "split.json"
+    path = run.companion("split.json")
+    if path is None:
+        return None
     try:
         names = json.loads(path.read_text())
         return {"sha256": {}, **names, **{part: list(names[part]) for part in PARTS}}

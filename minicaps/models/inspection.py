@@ -200,7 +200,7 @@ def pose_spread(model, split, keep):
 
 
 def has_decoder(model):
-    return model.decoder is not None
+    return getattr(model, "decoder", None) is not None
 
 
 def _drawn(model, poses, keep):

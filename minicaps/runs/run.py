@@ -14,6 +14,9 @@ from minicaps.runs import checkpoint
 from minicaps.runs.building import as_device, build_saved
 from minicaps.runs.configuration import Options, options_of
 
+# Options by which two runs differ if they learned other images or are other networks
+OF_THE_RUN = ("data", "seed", "validation", "size", "compose", "model", "preset")
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -32,13 +35,28 @@ class Run:
         return self.path.parent
 
     def place_of(self, results: str) -> Path:
-        """Return the usual path of a command's results, which no other network shares.
+        """Return the usual path of a command's results, which networks of other names do not share.
 
         That of the best epoch is in the run folder. That of another file, such as last.npz or
         digits.safetensors, is beside the file and begins with its name: digits-evaluation.
         """
         best = self.path.name == checkpoint.BEST
         return self.folder / (results if best else f"{self.path.stem}-{results}")
+
+    def companion(self, name: str) -> Path | None:
+        """Return the path of a file that training wrote beside the network.
+
+        Returns None for a network file that lies in the folder of another run, whose options
+        differ: that run's images, curves and results are not those of this network.
+        """
+        try:
+            there = json.loads((self.folder / "config.json").read_text())["options"]
+            own = self.options.to_dict()
+            if any(there.get(key, own[key]) != own[key] for key in OF_THE_RUN):
+                return None
+        except (OSError, ValueError, TypeError, LookupError, AttributeError):
+            pass  # unfinished, older or damaged: nothing says that the file is another run's
+        return self.folder / name
 
     @property
     def input_shape(self):
@@ -52,9 +70,15 @@ class Run:
         Training learns it from validation images; otherwise, it is `RIVAL`.
         """
         try:
-            rival = json.loads((self.folder / "summary.json").read_text())["rival"]
+            rival = json.loads(self.companion("summary.json").read_text())["rival"]
             return float(rival) if 0 <= rival <= 1 else RIVAL
-        except (OSError, ValueError, TypeError, LookupError):  # unfinished, older or damaged
+        except (
+            OSError,
+            AttributeError,
+            ValueError,
+            TypeError,
+            LookupError,
+        ):  # unfinished, older or damaged
             return RIVAL
 
 

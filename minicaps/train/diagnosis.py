@@ -202,8 +202,15 @@ def no_better(found, options, counts, usual):
     steps = optimization.epochs * -(-int(counts.sum()) // optimization.batch_size)
     if steps >= ENOUGH_STEPS:
         tries += [f"train longer with --epochs {3 * optimization.epochs}"]
-    elif (optimization.batch_size, optimization.epochs) != usual:
-        tries += ["leave --epochs and --batch-size out, so that they fit the images"]
+    elif given := [
+        flag
+        for flag, value, fitting in (
+            ("--epochs", optimization.epochs, usual[1]),
+            ("--batch-size", optimization.batch_size, usual[0]),
+        )
+        if value != fitting
+    ]:
+        tries += [f"leave {' and '.join(given)} out, to fit the images"]
     else:
         tries += ["try more images, a larger --size or another --seed"]
     return (

@@ -102,6 +102,30 @@ def test_faulty_lines_of_a_table_hide_no_other_fault(messy, capsys):
     assert advice == "  to leave out what cannot be used, give --skip-bad"
 
 
+def test_a_line_without_a_usable_file_name_is_told(messy):
+    """A null byte in a path is an error of the system; an empty name means the folder itself."""
+    good = [f"{file.relative_to(messy)},a" for file in sorted(messy.rglob("*.png"))]
+    lines = ["file,label", *good, ",dog", "x\0y.png,cat", "z\0.png"]
+    (messy / "labels.csv").write_text("\n".join(lines) + "\n")
+    said, table = refusal_of(messy), messy / "labels.csv"
+    for number in (len(good) + 2, len(good) + 3):
+        assert f"line {number} of {table} has no file name, or one with a null byte" in said
+    assert f"line {len(good) + 4} of {table} has 1 field, but the header has 2" in said
+    assert "lists missing files" not in said
+
+
+def test_a_faulty_line_whose_file_is_missing_is_told_twice(messy):
+    (messy / "labels.csv").write_text("file,label\ncat/0.png,cat\ndog/0.png,dog\nlost.png,\n")
+    said = refusal_of(messy)
+    assert "has no label" in said and "lists missing files: lost.png" in said
+
+
+def test_nothing_is_to_be_skipped_where_no_listed_file_is_there(messy):
+    (messy / "labels.csv").write_text("file,label\nlost.png,cat\ngone.png,\n")
+    said = refusal_of(messy)
+    assert "lists no images that exist" in said and "--skip-bad" not in said
+
+
 def test_a_faulty_line_says_nothing_about_the_classes(messy):
     (messy / "labels.csv").write_text("file,label,split\ncat/0.png,cat,dev\ndog/0.png,dog,test\n")
     said = refusal_of(messy)

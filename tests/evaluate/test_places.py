@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import said_by
+from evaluations import folder_of
 from tiny_runs import run
 
 from minicaps import plot
@@ -60,3 +61,18 @@ def test_the_help_names_safetensors_and_the_place_of_a_file(command, capsys):
     assert "checkpoint file or safetensors file" in said
     if command is not export:
         assert "FILE-" in said and "beside it" in said
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_file_in_the_folder_of_another_run_takes_nothing_from_it(tmp_path, capsys):
+    """Its images were split by another seed, so the other run's test images may be known to it."""
+    pytest.importorskip("safetensors")
+    folder_of(tmp_path / "pets", {"cat": 4, "dog": 5})
+    few = ("--data", "pets", "--limit", "6")
+    there, other = run(*few), run(*few, "--seed", "5", out="other")
+    said_by(capsys, export.main, other, "--to", "safetensors", "--out", there / "other.safetensors")
+    said = said_by(capsys, evaluate.main, there / "other.safetensors").out
+    assert f"{there}/other.safetensors has no split.json: the run may have been trained" in said
+    assert "has no split.json" not in said_by(capsys, evaluate.main, there / "last.npz").out
+    said = said_by(capsys, plot.main, there / "other.safetensors", "curves", code=2).err
+    assert f"there is no metrics.csv of {there}/other.safetensors" in said

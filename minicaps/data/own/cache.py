@@ -136,7 +136,7 @@ class ImageCache:
         stored = self.pixels.stat().st_size
         return (
             f"{len(images):,} images, which would take {_gigabytes(images.nbytes)} of memory, are"
-            f" read from {self.folder} ({_gigabytes(stored)}), where later commands find them;"
+            f" read from {self.folder} ({_gigabytes(stored)}), where later commands find this size;"
             f" {CLEAR} removes them"
         )
 

@@ -192,18 +192,18 @@ def _by_table(root, files, hidden, target, faults):
     listed_files = read.labels.keys() | faulty
     there = {*files, *_by_other_names(root, listed_files - set(files), files)}
     for which, names, reason in (
-        ("lists missing files", read.labels.keys() - there, "the file is missing"),
+        ("lists missing files", listed_files - there, "the file is missing"),
         ("has no line for", set(files) - listed_files, f"{table.NAME} has no line for it"),
     ):
         if names := sorted(names):
             faults.add(f"{path} {which}: {some_of(names)}", names, reason)
     labels = {name: label for name, label in read.labels.items() if name in there}
-    if faulty:  # more labels may be correct, so those that are say nothing about the classes
-        return Listing(dict.fromkeys(sorted(listed_files & there)), read.class_names, hidden)
-    if not labels:
+    if not listed_files & there:
         text = f"{path} lists no images that exist: correct the file names"
         faults.add(text, too_few=True)
         return Listing({}, read.class_names, hidden)
+    if faulty:  # more labels may be correct, so those that are say nothing about the classes
+        return Listing(dict.fromkeys(sorted(listed_files & there)), read.class_names, hidden)
     of_table = _flags_of_table if read.multi else _numbers_of_table
     labels, class_names = of_table(path, labels, read, target, faults)
     return Listing(labels, class_names, hidden, read.parts)

@@ -27,7 +27,7 @@ import numpy as np
 from minicaps.data.own.files import check_regular, some_of
 from minicaps.data.own.found import PART_OF
 from minicaps.data.own.labels import sorted_names
-from minicaps.errors import DataError, escaped
+from minicaps.errors import DataError, counted, escaped
 
 NAME = "labels.csv"
 EXAMPLES = "'file,label' or 'file,cup,spoon'"
@@ -78,12 +78,13 @@ def read_table(path) -> Table:
     place = columns["file"] if columns else 0
     for number, row in lines[1:]:
         where, fields = f"line {number} of {path}", [text.strip() for text in row]
-        name = posixpath.normpath(fields[min(place, len(fields) - 1)].replace("\\", "/"))
+        name = _file_name(fields[min(place, len(fields) - 1)])
         try:
             if len(fields) != len(header):
-                raise DataError(
-                    f"{where} has {len(fields)} fields, but the header has {len(header)}"
-                )
+                found = counted(len(fields), "field")
+                raise DataError(f"{where} has {found}, but the header has {len(header)}")
+            if not name:
+                raise DataError(f"{where} has no file name, or one with a null byte")
             if name in seen_in:
                 again = f"{where} repeats {escaped(name)} from line {seen_in[name]}"
                 raise DataError(f"{again}: remove one of the lines")
@@ -94,12 +95,20 @@ def read_table(path) -> Table:
             faulty.add(name)
     if faults:
         many = f"{path} has {len(faults):,} faulty lines:\n  " if len(faults) > 1 else ""
-        raise FaultyLines(many + some_of(faults, "\n  "), table, faulty - table.labels.keys())
+        unsure = faulty - table.labels.keys() - {""}
+        raise FaultyLines(many + some_of(faults, "\n  "), table, unsure)
     if not table.labels:
         raise DataError(f"{path} lists no images: add a line for each image")
     if columns:
         table.class_names = sorted_names(set(table.labels.values()))
     return table
+
+
+def _file_name(text):
+    """Return the file that a field names, or "" if it can name none."""
+    if not text or "\0" in text:
+        return ""
+    return posixpath.normpath(text.replace("\\", "/"))
 
 
 def _lines(path):

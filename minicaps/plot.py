@@ -103,9 +103,8 @@ def _run(parser, options):
 def _missing(run):
     """Return the figures that cannot be drawn for a run, and the reason for each."""
     missing = {}
-    rows = run.companion("metrics.csv")
-    if rows is None or not rows.exists():
-        missing["curves"] = f"there is no {rows or f'metrics.csv of {run.path}'}"
+    if not (rows := run.companion("metrics.csv")).exists():
+        missing["curves"] = f"there is no {rows}"
     if not inspection.has_decoder(run.model):
         missing |= dict.fromkeys(("reconstructions", "sweeps"), "this network has no decoder")
     if run.model.children_grid is None:

@@ -119,7 +119,7 @@ def _baselines(run, chosen):
         if chosen.split.sha256() == test:
             return {"baselines": stored}
         labels = [run.model.class_names.index(stored["majority"]["class"])]
-    except (OSError, AttributeError, ValueError, TypeError, LookupError):  # older or unfinished
+    except (OSError, ValueError, TypeError, LookupError):  # an older run, or an unfinished one
         labels = chosen.split.labels
     most, accuracy = baselines.majority(labels, chosen.split)
     name = run.model.class_names[most]

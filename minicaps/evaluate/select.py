@@ -162,8 +162,6 @@ def _not_empty(pictures, run):
 def _split_names(run):
     """Return the image names in each part of custom data, or None if the run did not save them."""
     path = run.companion("split.json")
-    if path is None:
-        return None
     try:
         names = json.loads(path.read_text())
         return {"sha256": {}, **names, **{part: list(names[part]) for part in PARTS}}

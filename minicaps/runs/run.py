@@ -43,17 +43,18 @@ class Run:
         best = self.path.name == checkpoint.BEST
         return self.folder / (results if best else f"{self.path.stem}-{results}")
 
-    def companion(self, name: str) -> Path | None:
+    def companion(self, name: str) -> Path:
         """Return the path of a file that training wrote beside the network.
 
-        Returns None for a network file that lies in the folder of another run, whose options
-        differ: that run's images, curves and results are not those of this network.
+        Where a network file lies in the folder of another run, whose options differ, that run's
+        images, curves and results are not those of this network: the path then begins with the
+        name of the network file, so that nothing is found there.
         """
         try:
             there = json.loads((self.folder / "config.json").read_text())["options"]
             own = self.options.to_dict()
             if any(there.get(key, own[key]) != own[key] for key in OF_THE_RUN):
-                return None
+                return self.folder / f"{self.path.stem}-{name}"
         except (OSError, ValueError, TypeError, LookupError, AttributeError):
             pass  # unfinished, older or damaged: nothing says that the file is another run's
         return self.folder / name
@@ -72,13 +73,7 @@ class Run:
         try:
             rival = json.loads(self.companion("summary.json").read_text())["rival"]
             return float(rival) if 0 <= rival <= 1 else RIVAL
-        except (
-            OSError,
-            AttributeError,
-            ValueError,
-            TypeError,
-            LookupError,
-        ):  # unfinished, older or damaged
+        except (OSError, ValueError, TypeError, LookupError):  # unfinished, older or damaged
             return RIVAL
 
 

@@ -75,4 +75,4 @@ def test_a_file_in_the_folder_of_another_run_takes_nothing_from_it(tmp_path, cap
     assert f"{there}/other.safetensors has no split.json: the run may have been trained" in said
     assert "has no split.json" not in said_by(capsys, evaluate.main, there / "last.npz").out
     said = said_by(capsys, plot.main, there / "other.safetensors", "curves", code=2).err
-    assert f"there is no metrics.csv of {there}/other.safetensors" in said
+    assert f"there is no {there}/other-metrics.csv" in said

@@ -18,7 +18,9 @@ CENTRED = ("mnist", "strokes")  # data sets whose ink is centered
 def build_model(options, data):
     """Build the model described by `options` for the images and classes of `data`."""
     own = options.model
-    available = asdict(own) | {"decoder": bool(own.reconstruction), "seed": options.run.seed}
+    # None: not asked for, so that the network's config is that of older runs
+    decoder = None if own.reconstruction is None else own.reconstruction > 0
+    available = asdict(own) | {"decoder": decoder, "seed": options.run.seed}
     wanted = models.options_of(own.name)
     chosen = {name: available[name] for name in wanted if available.get(name) is not None}
     model = models.build(own.name, data.train.shape, len(data.class_names), **chosen)

@@ -100,10 +100,8 @@ def measure(lab, part, settings, seed):
     digits = lab.data(options["data"], seed)
     training, _ = digits.cut_validation(options["validation"], seed)
     if not options["epochs"]:
-        features = {"pixels": pixels, "moments": moments}.get(part)
-        if part == "untrained":
-            model = models.build("capsnet", digits.train.shape, 10, preset="small", seed=seed)
-            features = partial(capsule_features, lab, model.to(lab.device).eval())
+        without = {"pixels": pixels, "moments": moments}  # a network
+        features = without.get(part) or _untrained(lab, digits, seed)
         return _scores(features, training, digits.test, KINDS[part]) | {"seconds": 0.0}
     folder = lab.train(part, digits, options)
     summary = read_summary(folder)
@@ -122,14 +120,21 @@ def measure(lab, part, settings, seed):
     }
 
 
+def _untrained(lab, digits, seed):
+    """Return the function that computes `capsule_features` of a CapsNet with initial weights."""
+    classes = len(digits.class_names)
+    model = models.build("capsnet", digits.train.shape, classes, preset="small", seed=seed)
+    return partial(capsule_features, lab, model.to(lab.device).eval())
+
+
 def _scores(features, training, test, kinds):
     """Return {kind: {component of the pose: R²}} for linear maps from features(split) to poses.
 
     "beyond" is the R² of the rotation where the map is fitted on small rotations only.
     """
     known, asked, found = features(training), features(test), {}
-    near, far = (np.abs(split.poses[:, ROTATION]) <= NEAR for split in (training, test))
-    near, far = np.flatnonzero(near), np.flatnonzero(~far)
+    near = np.flatnonzero(np.abs(training.poses[:, ROTATION]) <= NEAR)
+    far = np.flatnonzero(np.abs(test.poses[:, ROTATION]) > NEAR)
     for kind in kinds:
         whole = scored(known, training, asked, test, kind)
         beyond = scored(known[near], training.take(near), asked[far], test.take(far), kind)

@@ -200,16 +200,11 @@ def no_better(found, options, counts, usual):
     tries = ["add --shift 2"] * (not own.shift)
     tries += ["add --balance"] * (uneven and not own.balance)
     steps = optimization.epochs * -(-int(counts.sum()) // optimization.batch_size)
+    given = ["--epochs"] * (optimization.epochs != usual[1])
+    given += ["--batch-size"] * (optimization.batch_size != usual[0])
     if steps >= ENOUGH_STEPS:
         tries += [f"train longer with --epochs {3 * optimization.epochs}"]
-    elif given := [
-        flag
-        for flag, value, fitting in (
-            ("--epochs", optimization.epochs, usual[1]),
-            ("--batch-size", optimization.batch_size, usual[0]),
-        )
-        if value != fitting
-    ]:
+    elif given:
         tries += [f"leave {' and '.join(given)} out, to fit the images"]
     else:
         tries += ["try more images, a larger --size or another --seed"]

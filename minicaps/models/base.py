@@ -128,6 +128,11 @@ class Network(Module):
         return "logit" if self.logits else self.score
 
     @property
+    def independent(self) -> bool:
+        """Whether a class is as probable as the sigmoid of its logit, whatever the others are."""
+        return self.logits and (self.multi or self.loss == "margin")
+
+    @property
     def shares(self) -> bool:
         """Whether P(k) = a_k / Σ_j a_j, as for capsules trained with cross-entropy."""
         return self.loss == "cross-entropy" and not self.logits and not self.multi
@@ -135,7 +140,7 @@ class Network(Module):
     def probabilities(self, activations: Tensor) -> Tensor:
         """Convert activations (B, J) to probabilities, as described in `Prediction`."""
         if self.logits:
-            return ops.sigmoid(activations) if self.multi else ops.softmax(activations)
+            return ops.sigmoid(activations) if self.independent else ops.softmax(activations)
         if self.shares:
             return activations / (activations.sum(axis=1, keepdims=True) + 1e-30)
         return activations

@@ -33,7 +33,7 @@ def classification_loss(name, model, activations, labels, margin=LAST_MARGIN, ab
     If the model outputs logits, the cross-entropy takes their softmax as P(k); otherwise
     P(k) = a_k / Σ_j a_j, the softmax of ln a_k. (1e-6 is added to a_k so that the loss is finite
     at 0.) For multi-label data, the loss is a binary cross-entropy per class, and P(k) is the
-    sigmoid of a logit.
+    sigmoid of a logit. The margin loss takes the sigmoids of logits in place of lengths.
 
     name: one of `LOSSES`.
     labels: (B,), or (B, J) with zeros and ones for multi-label data.
@@ -41,6 +41,7 @@ def classification_loss(name, model, activations, labels, margin=LAST_MARGIN, ab
         The defaults are meant for evaluation, where losses must be comparable.
     """
     if name == "margin":
+        activations = ops.sigmoid(activations) if model.logits else activations
         return ops.margin_loss(activations, labels, down_weight=absent)
     if name == "spread":
         return ops.spread_loss(activations, labels, margin=margin)

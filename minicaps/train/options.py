@@ -82,9 +82,11 @@ def _check(options, given):
         raise ValueError(f"--absent-weight applies to --loss margin only, not {loss}")
     if source.layout and not source.compose:
         raise ValueError("--layout places the images that --compose combines: give both")
-    if models.MODELS[options.model.name].logits and loss != "cross-entropy":
-        name = options.model.name
-        raise ValueError(f"the scores of {name} are logits: use --loss cross-entropy, not {loss}")
+    if models.MODELS[options.model.name].logits and loss == "spread":
+        raise ValueError(
+            f"the scores of {options.model.name} are logits, for which the spread loss has no"
+            " scale: choose --loss cross-entropy or margin"
+        )
     if source.data_dir and source.name == "strokes":
         raise ValueError("strokes are drawn, not read: leave --data-dir out")
     if source.data_dir and source.name not in data.NAMES:

@@ -160,12 +160,15 @@ def test_networks_of_any_form_give_the_values_of_python(script, shape, classes, 
     np.testing.assert_allclose(own[:, -1], routed.activations.data, atol=CLOSE)
 
 
-@pytest.mark.parametrize("multi", [False, True])
-def test_the_network_beside_gives_the_probabilities_of_python(script, multi):
+@pytest.mark.parametrize(
+    ("multi", "loss"), [(False, "cross-entropy"), (True, "cross-entropy"), (False, "margin")]
+)
+def test_the_network_beside_gives_the_probabilities_of_python(script, multi, loss):
     shape, rng = (1, 28, 28), np.random.default_rng(0)
     model = rounded(build("dense-cnn", shape, 10, preset="small"))
     capsnet = build("capsnet", shape, 10, preset="small")
-    model.multi = capsnet.multi = multi
+    model.multi, model.loss = multi, loss
+    capsnet.multi = multi
     images = rng.random((3, *shape), dtype=np.float32)
     with no_grad():
         expected = model.probabilities(model(Tensor(images)).activations).data

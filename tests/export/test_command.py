@@ -127,6 +127,7 @@ def test_the_graph_of_an_inverted_run_takes_images_as_they_are(capsys):
         ("matrix-capsnet", False, "spread", "activations of the capsules): the highest is"),
         ("pooling-cnn", False, "margin", "(the outputs of sigmoids): the highest is predicted; if"),
         ("dense-cnn", False, "cross-entropy", "(the softmax of the logits): the highest"),
+        ("dense-cnn", False, "margin", "other (the sigmoids of the logits): the highest"),
         ("dense-cnn", True, "cross-entropy", "(the sigmoids of the logits): the classes above"),
     ],
 )

@@ -97,9 +97,9 @@ def test_probabilities_of_every_kind():
     network = models.build("dense-cnn", (1, 28, 28), 3, preset="small")
     e = np.exp(logits.data - 1)
     np.testing.assert_allclose(network.probabilities(logits).data, e / e.sum())
-    network.multi = True
     sigmoid = 1 / (1 + np.exp(-logits.data))
-    np.testing.assert_allclose(network.probabilities(logits).data, sigmoid)
+    for network.multi, network.loss in ((True, "cross-entropy"), (False, "margin")):
+        np.testing.assert_allclose(network.probabilities(logits).data, sigmoid)
     network = models.build("capsnet", (1, 28, 28), 3, preset="small")
     lengths = Tensor(np.array([[0.9, 0.6, 0.0]]))
     np.testing.assert_array_equal(network.probabilities(lengths).data, lengths.data)

@@ -103,6 +103,13 @@ def test_cross_entropy_of_activations_and_of_logits():
     assert found.item() == ops.cross_entropy(Tensor(scores), labels).item()
 
 
+def test_the_margin_loss_takes_the_sigmoids_of_logits():
+    """Σ_k T_k max(0, 0.9 − σ(x_k))² + ½ (1 − T_k) max(0, σ(x_k) − 0.1)²; σ(0) = ½, σ(ln 4) = 0.8."""
+    logits, labels = Tensor(np.array([[0, np.log(4), -99]])), np.array([0])
+    found = classification_loss("margin", BASELINE, logits, labels)
+    assert found.item() == pytest.approx(0.4**2 + 0.7**2 / 2)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_of_dead_activations_are_finite(loss, dtype):

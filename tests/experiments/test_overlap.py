@@ -14,8 +14,11 @@ from minicaps.cli.signals import StopRequest
 from minicaps.data import strokes
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import overlap
+from minicaps.experiments.equal import validation_curve
 from minicaps.experiments.lab import Lab
+from minicaps.models.inputs import tensor_for
 from minicaps.models.multilabel import redraw
+from minicaps.runs import checkpoint
 
 
 def test_what_is_recognised_by_hand():
@@ -32,8 +35,8 @@ def a_look(drawn, change=((6, 4, 2, 1),)):
     """A pair with classes 0 and 1 of four, for which 0 and 2 are predicted."""
     digits = np.array([[[[[1.0, 0.0]]], [[[0.0, 1.0]]]]])  # (1, 2, 1, 1, 2)
     present, answered = np.array([[1, 1, 0, 0]]) > 0, np.array([[1, 0, 1, 0]]) > 0
-    lengths = np.array([[0.9, 0.1, 0.8, 0.2]])
-    return overlap.Look(digits, np.array([drawn]), np.array(change), lengths, present, answered)
+    scores = np.array([[0.9, 0.1, 0.8, 0.2]])
+    return overlap.Look(digits, np.array([drawn]), np.array(change), scores, present, answered)
 
 
 def test_how_digits_are_redrawn_by_hand():
@@ -52,9 +55,10 @@ def lab(tmp_path, monkeypatch):
     return Lab(tmp_path / "runs", False, choose_device("cpu"), None, StopRequest())
 
 
-def test_a_look_shows_what_the_network_sees_and_draws(lab):
+@pytest.mark.parametrize("name", ["capsnet", "dense-cnn"])
+def test_a_look_shows_what_the_network_sees_and_draws(name, lab):
     pairs = overlap._test_pairs(lab, "strokes", 0)
-    model = models.build("capsnet", pairs.shape, 10, preset="small").eval()
+    model = models.build(name, pairs.shape, 10, preset="small", decoder=True).eval()
     view = overlap.look(lab, model, pairs, 5)
     images, labels = view.digits.max(axis=1), pairs.labels[:5]
     np.testing.assert_array_equal(images, pairs.take(np.arange(5)).images)
@@ -62,8 +66,9 @@ def test_a_look_shows_what_the_network_sees_and_draws(lab):
     np.testing.assert_allclose(view.drawn[view.present], np.concatenate(drawn), atol=1e-6)
     np.testing.assert_array_equal(view.present, labels)
     assert (view.answered.sum(axis=1) == 2).all()
-    longest = view.lengths.argmax(axis=1)
-    assert view.answered[np.arange(5), longest].all()
+    scores = model(tensor_for(model, images)).activations.data
+    np.testing.assert_allclose(view.activations, scores, atol=1e-6)
+    assert view.answered[np.arange(5), scores.argmax(axis=1)].all()
     short = overlap.draw_each(lab, model, 1e-6 * np.ones((1, 10, 4), np.float32))
     zeros = overlap.draw_each(lab, model, np.zeros((1, 10, 4), np.float32))
     np.testing.assert_allclose(short, zeros, atol=1e-5)
@@ -78,6 +83,7 @@ def test_the_pairs_that_are_asked_are_those_of_the_training_run(lab):
 @pytest.mark.slow
 def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
     whole, short = overlap.parts, {"data": "strokes", "validation": 8, "epochs": 1, "batch_size": 8}
+    short["search"] = {"epochs": 2, "learning_rate": [1e-9, 0.01]}
     monkeypatch.setattr(
         overlap, "parts", lambda quick: {part: own | short for part, own in whole(quick).items()}
     )
@@ -85,10 +91,19 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
     found = json.loads(Path("out/overlap/seed-0.json").read_text())
     for part in ("capsules-3", "capsules-1", "cnn"):
         figures = found[part]["figures"]
-        trained = summary(f"runs/experiments/overlap/{part}-seed-0")
+        network = Path(f"runs/experiments/overlap/{part}-seed-0")
+        trained = summary(network)
         assert figures["sure"] == trained["test_accuracy"] and figures["learned"] == 32
         assert 0 <= 1 - figures["error"] <= figures["digits"] <= 1
-        assert ("fit" in figures) == ("absent" in figures) == (part != "cnn")
+        curves = {
+            rate: validation_curve(network.with_name(f"{part}-{rate}-seed-0"))
+            for rate in short["search"]["learning_rate"]
+        }
+        assert {len(curve) for curve in curves.values()} == {2}
+        assert curves[figures["rate"]][-1] == max(curve[-1] for curve in curves.values())
+        options = checkpoint.load(network / "last.npz", ("options",))[1]["options"]
+        assert options["learning_rate"] == figures["rate"]
+        assert (options["loss"], options["reconstruction"]) == ("margin", 0.0005)
     boxes = {entry["figures"]["boxes"] for entry in found.values()}
     assert len(boxes) == 1 and 0.3 < boxes.pop() < 1
     report = json.loads(Path("out/overlap.json").read_text())

@@ -27,7 +27,7 @@ def figures(name, part, right=0.9):
         },
         "ladder": {"rate": 0.003} | ({"moved": right} if part.startswith("affine") else {}),
         "overlap": {"digits": right, "error": 1 - right, "sure": right, "boxes": 0.7}
-        | ({} if part == "cnn" else {"fit": 0.5, "absent": 0.1}),
+        | {"fit": 0.5, "absent": 0.1, "rate": 0.002},
         "pairs": {"single": right, "curve": [[right] * 3] * 2}
         | {layout: [right] * 3 for layout in pairs.LAYOUTS},
         "routing": {"entropy": 0.8}

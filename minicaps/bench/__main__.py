@@ -89,7 +89,7 @@ def _measure(options):
         batches = options.batch or [None]
         report["routings"] = [measure(batch, options.repeats) for batch in batches]
     if "scaling" in options.what:
-        presets = options.preset or list(models.CAPSNET_PRESETS)
+        presets = options.preset or ["paper", "small"]
         report["scaling"] = [
             scaling.measure(presets, batch, options.repeats) for batch in options.batch or [128]
         ]
@@ -135,7 +135,7 @@ def _parser():
     what.add_argument(
         "--preset", nargs="+", choices=models.CAPSNET_PRESETS, metavar="PRESET",
         help=f"CapsNet presets: {', '.join(models.CAPSNET_PRESETS)}; one or more (default: paper;"
-        " both for scaling)",
+        " paper and small for scaling)",
     )  # fmt: skip
     what.add_argument(
         "--batch", nargs="+", type=number(int, 1), metavar="N",

@@ -20,6 +20,12 @@ CAPSNET_PRESETS = {
         "capsule_size": 16,
         "hidden": (512, 1024),
     },
+    "medium": {  # small, twice as wide
+        "convolutions": ((64, 5, 1), (128, 5, 2)),
+        "primary": (16, 8, 5, 2),
+        "capsule_size": 16,
+        "hidden": (256, 512),
+    },
     "small": {
         "convolutions": ((32, 5, 1), (64, 5, 2)),
         "primary": (8, 8, 5, 2),

@@ -28,10 +28,13 @@ from minicaps.runs.configuration import ModelOptions, Options
 DEFAULTS = Options().to_dict()
 CHANGEABLE = {"resume", "epochs", "patience", "device", "data_dir", "quiet"}  # with --resume
 YES_OR_NO = {"balance"}  # options that are True, False, or None if undecided
-PRESETS = ("paper", "small")
+PRESETS = tuple(models.CAPSNET_PRESETS)
 NO_AUGMENTATION = asdict(Augmentation())
 DEFAULT_SHIFT = {"mnist": 2}  # pixels; 0 for other data sets
-DEFAULT_LEARNING_RATE = {("capsnet", "small"): 0.003}  # by model and preset; else 0.001
+DEFAULT_LEARNING_RATE = {  # by model and preset; else 0.001
+    ("capsnet", "medium"): 0.003,
+    ("capsnet", "small"): 0.003,
+}
 RESTARTS = 2  # for custom data, unless the learning rate is given
 # Options that `minicaps.train.defaults` chooses for custom data
 BY_THE_DATA = {"batch_size", "epochs", "warm_up", "shift", "rotate", "zoom", "balance"}
@@ -310,8 +313,7 @@ def _optimization_options(group):
     _add(group, "patience", text, metavar="N", type=_COUNT)
     _add(group, "batch_size", "images per step", metavar="N", type=_COUNT)
     _add(group, "optimizer", "update rule", metavar="RULE", choices=["adam", "sgd"])
-    rates = [f"{rate:g} for {' '.join(key)}" for key, rate in DEFAULT_LEARNING_RATE.items()]
-    rates = ", ".join([*rates, "else 0.001"])
+    rates = "0.001 or 0.003, by model and preset"
     _add(group, "learning_rate", "initial rate", rates, metavar="RATE", type=_POSITIVE)
     _add(group, "schedule", "", choices=list(optim.SCHEDULES))
     text = "exponential schedule: factor per epoch"

@@ -16,7 +16,7 @@ from minicaps.routing import agreement_plain, make_votes
 # --- CapsNet -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", thinned(["paper", "small"], ("small",)))
+@pytest.mark.parametrize("preset", thinned(models.CAPSNET_PRESETS, ("small",)))
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_fresh_capsnet_is_neither_dead_nor_saturated(preset, seed):
     model = models.build("capsnet", (1, 28, 28), 10, preset=preset, seed=seed)
@@ -68,7 +68,21 @@ def test_the_parts_of_the_paper_s_capsnet():
     assert counts == [20_992, 5_308_672, 1_474_560, 1_411_344]
 
 
-@pytest.mark.parametrize("preset", ["paper", "small"])
+def test_the_parts_of_the_medium_capsnet():
+    """28 → 24 → 10 → 3: 3·3·16 = 144 capsules; twice the channels of `small`, four times the work."""
+    model = models.build("capsnet", (1, 28, 28), 10, preset="medium")
+    parts = [*model.convolutions, model.primary, model.classes, model.decoder]
+    assert [m.number_of_parameters() for m in parts] == [
+        64 * (25 + 1),
+        128 * (64 * 25 + 1),
+        128 * (128 * 25 + 1),
+        144 * 10 * 8 * 16,
+        (160 + 1) * 256 + (256 + 1) * 512 + (512 + 1) * 784,
+    ]
+    assert model.number_of_parameters() == 1_375_632
+
+
+@pytest.mark.parametrize("preset", models.CAPSNET_PRESETS)
 @pytest.mark.parametrize("image", [(16, 16), (16, 28), (28, 16)])
 def test_too_small_images_are_refused_with_the_minimum(preset, image):
     message = f"{image[0]}×{image[1]} pixels are too small .* at least 17×17"
@@ -172,7 +186,7 @@ def test_a_network_without_decoder_says_so():
     ("change", "message"),
     [
         ({"name": "capsnets"}, "unknown model 'capsnets': choose capsnet, capsule-cnn"),
-        ({"preset": "large"}, "unknown preset 'large': choose paper, small"),
+        ({"preset": "large"}, "unknown preset 'large': choose paper, medium, small"),
         ({"input_shape": (28, 28)}, r"\(channels, height, width\), got \(28, 28\)"),
         ({"input_shape": (0, 28, 28)}, r"\(channels, height, width\), got \(0, 28"),
         ({"classes": 1}, "at least 2 classes, got 1"),

@@ -1,7 +1,7 @@
 """Invented results of experiments, with three seeds or one for each part."""
 
 from minicaps.data.strokes import POSE_NAMES
-from minicaps.experiments import adversarial, affine, dynamic, pairs, routing
+from minicaps.experiments import adversarial, affine, attacks, dynamic, pairs, routing
 
 COMMON = {"accuracy": 0.9, "parameters": 1234, "seconds": 90.0, "learned": 5000, "tested": 400}
 
@@ -16,7 +16,7 @@ def figures(name, part, right=0.9):
         "adversarial": {
             "validation": right,
             "clean": right,
-            "against": dict.fromkeys(adversarial.ROWS, [right] * len(adversarial.STRENGTHS)),
+            "against": dict.fromkeys(adversarial.ROWS, [right] * len(attacks.STRENGTHS)),
             "flat": dict.fromkeys(adversarial.GRADIENTS, 0.25),
         },
         "affine": {"held out": [right] * 3, "epoch": 2, "equal": kinds, "last": kinds},

@@ -69,7 +69,7 @@ def test_the_parts_of_the_paper_s_capsnet():
 
 
 def test_the_parts_of_the_medium_capsnet():
-    """28 → 24 → 10 → 3: 3·3·16 = 144 capsules; twice the channels of `small`, four times the work."""
+    """28 → 24 → 10 → 3: 3·3·16 = 144 capsules; twice as wide as `small`."""
     model = models.build("capsnet", (1, 28, 28), 10, preset="medium")
     parts = [*model.convolutions, model.primary, model.classes, model.decoder]
     assert [m.number_of_parameters() for m in parts] == [

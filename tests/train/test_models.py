@@ -104,7 +104,7 @@ def test_cross_entropy_of_activations_and_of_logits():
 
 
 def test_the_margin_loss_takes_the_sigmoids_of_logits():
-    """Σ_k T_k max(0, 0.9 − σ(x_k))² + ½ (1 − T_k) max(0, σ(x_k) − 0.1)²; σ(0) = ½, σ(ln 4) = 0.8."""
+    """Σ_k T_k max(0, 0.9 − σ(x_k))² + ½ (1 − T_k) max(0, σ(x_k) − 0.1)²."""
     logits, labels = Tensor(np.array([[0, np.log(4), -99]])), np.array([0])
     found = classification_loss("margin", BASELINE, logits, labels)
     assert found.item() == pytest.approx(0.4**2 + 0.7**2 / 2)

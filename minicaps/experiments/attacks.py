@@ -121,7 +121,7 @@ def constant(model):
 def objective(model, scores, labels, attack):
     """Compute what an attack increases: the loss, or the difference of scores."""
     if attack == "loss":
-        name = usual_loss(model.config["name"])
+        name = model.loss or usual_loss(model.config["name"])
         return classification_loss(name, model, scores, labels)
     if attack == "restarts" and not model.logits:
         scores = before_squash(scores)

@@ -1,4 +1,4 @@
-"""Choose epochs at which different networks are equally accurate and can be compared."""
+"""Choose the epochs and learning rates with which different networks are compared."""
 
 import numpy as np
 
@@ -17,8 +17,30 @@ KEY = {
 
 def validation_curve(folder):
     """Read the validation accuracy after each epoch from a run folder."""
+    return [row["validation_accuracy"] for row in _history(folder)]
+
+
+def _history(folder):
     _, meta = checkpoint.load(folder / "last.npz", needs=("progress",), groups=())
-    return [row["validation_accuracy"] for row in meta["progress"]["history"]]
+    return meta["progress"]["history"]
+
+
+def best_rate(train, rates):
+    """Train a network with each learning rate, and return the best rate and its run folder.
+
+    After its last epoch, the best network has the highest accuracy on held-out images and, among
+    equally accurate ones, the lowest loss.
+
+    train: function that trains a network with a given rate and returns its run folder.
+    """
+    folders = {rate: train(rate) for rate in rates}
+
+    def score(rate):
+        last = _history(folders[rate])[-1]
+        return last["validation_accuracy"], -last["validation_loss"]
+
+    best = max(rates, key=score)
+    return best, folders[best]
 
 
 def epochs(curves):

@@ -21,7 +21,7 @@ import numpy as np
 
 from minicaps.data import affine as transformed
 from minicaps.experiments.affine import HELD_OUT, TRAINING, framed
-from minicaps.experiments.equal import validation_curve
+from minicaps.experiments.equal import best_rate
 from minicaps.experiments.lab import cost, read_summary, tested
 from minicaps.experiments.results import accuracy, all_seeds, cost_cells, line
 from minicaps.plotting.canvas import BLUE, INK, ORANGE, new_figure
@@ -88,12 +88,13 @@ def measure(lab, part, settings, seed):
     learned = digits
     if data == "affine":
         learned = replace(digits, train=framed(digits.train), test=framed(digits.test))
-    folders = {}
-    for rate in settings["learning_rate"]:
+
+    def train(rate):
         own = settings | {"seed": seed, "learning_rate": rate}
-        folders[rate] = lab.train(f"{data}-{name.replace(' ', '-')}-{rate}", learned, own)
-    rate = max(folders, key=lambda rate: validation_curve(folders[rate])[-1])
-    model, figures = lab.model(folders[rate] / "last.npz"), {"rate": rate}
+        return lab.train(f"{data}-{name.replace(' ', '-')}-{rate}", learned, own)
+
+    rate, folder = best_rate(train, settings["learning_rate"])
+    model, figures = lab.model(folder / "last.npz"), {"rate": rate}
     if data == "affine":
         moved = transformed.changed(digits.test, (), seed=seed)
         figures["moved"] = lab.accuracy(model, moved)
@@ -101,7 +102,7 @@ def measure(lab, part, settings, seed):
     else:
         right = lab.right(model, digits.test)
     figures["accuracy"] = float(right.mean())
-    return figures | tested(right) | cost(read_summary(folders[rate]))
+    return figures | tested(right) | cost(read_summary(folder))
 
 
 def table(results):

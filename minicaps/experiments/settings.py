@@ -19,7 +19,10 @@ TRAINING: dict[str, Any] = {
     "tf32": False,
 }
 SHIFT = {"mnist": 2}  # by data set; else 0
-RATE: dict[tuple, float] = {("capsnet", "small"): 0.003}  # by network and preset; else 0.001
+RATE: dict[tuple, float] = {  # by network and preset; else 0.001
+    ("capsnet", "medium"): 0.003,
+    ("capsnet", "small"): 0.003,
+}
 NETWORKS: dict[str, dict[str, Any]] = {
     "capsnet": {
         "preset": "small",

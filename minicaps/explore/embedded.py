@@ -87,7 +87,7 @@ def describe_beside(model: Network, capsnet: Network) -> dict:
             raise CannotExplore(f"the two networks have different {what}: {ours} and {theirs}")
     _check_range(model)
     return _facts(model) | {
-        "independent": model.independent,
+        "sigmoids": model.sigmoids,
         "convolutions": [_convolution(layer) for layer in model.convolutions],
         "hidden": _linear(model.hidden),
         "output": _linear(model.classes),

@@ -87,11 +87,11 @@ def input_of(images, inverts):
 
 def output_of(model):
     """Say how to read the probabilities (B, J), as `Network.probabilities` computes them."""
-    said, what = "probabilities (B, J) of the J classes in class_names", VALUES[model.raw_score]
-    what = "the sigmoids of the logits" if model.independent else what
+    said = "probabilities (B, J) of the J classes in class_names"
+    what = "the sigmoids of the logits" if model.sigmoids else VALUES[model.raw_score]
     if model.multi:
         return f"{said}, independent of each other ({what}): the classes above {SEEN} are present"
-    if model.logits and not model.independent:
+    if model.logits and not model.sigmoids:
         return f"{said} (the softmax of the logits): the highest is predicted"
     if model.shares:
         return f"{said} ({what}, divided by their sum): the highest is predicted"

@@ -40,7 +40,7 @@ def network_graph(model):
 def probabilities(graph, model, activations):
     """Add the output, as in `Network.probabilities`."""
     if model.logits:
-        operator, options = ("Sigmoid", {}) if model.independent else ("Softmax", {"axis": 1})
+        operator, options = ("Sigmoid", {}) if model.sigmoids else ("Softmax", {"axis": 1})
         return graph.add(operator, activations, output=OUTPUT, **options)
     if model.shares:
         total = graph.add("Add", graph.add("ReduceSum", activations, [1]), 1e-30)

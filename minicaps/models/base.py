@@ -34,7 +34,8 @@ class Prediction:
         compare `indices` with class numbers.
     probabilities : array of shape (n, J)
         The length or activation of a capsule is the probability that its class is present,
-        independently of the other classes. If a single-label network was trained with
+        independently of the other classes, and so is the sigmoid of a logit if the network is
+        multi-label or was trained with the margin loss. If a single-label network was trained with
         cross-entropy, the probabilities of an image sum to 1.
     class_names : names of the J classes
     """
@@ -80,6 +81,7 @@ class Network(Module):
     ----------
     logits : whether the activations are logits
     score : the name of an activation after its conversion to a probability
+    presets : the sizes of the layers by name of the preset
     margin : pixels by which padding lets the network see beyond its `layers`
     children_grid : positions of the class capsules' children, or None for networks without capsules
     config : arguments with which `minicaps.models.build` builds the network again
@@ -94,6 +96,7 @@ class Network(Module):
     score: str = "probability"
     children_grid: ChildrenGrid | None = None
     routing_options: ClassVar[dict] = {}
+    presets: ClassVar[dict] = {}
     margin: ClassVar[int] = 0
     config: dict
     class_names: tuple[str, ...]
@@ -128,8 +131,8 @@ class Network(Module):
         return "logit" if self.logits else self.score
 
     @property
-    def independent(self) -> bool:
-        """Whether a class is as probable as the sigmoid of its logit, whatever the others are."""
+    def sigmoids(self) -> bool:
+        """Whether the probability of a class is the sigmoid of its logit, independent of others."""
         return self.logits and (self.multi or self.loss == "margin")
 
     @property
@@ -140,7 +143,7 @@ class Network(Module):
     def probabilities(self, activations: Tensor) -> Tensor:
         """Convert activations (B, J) to probabilities, as described in `Prediction`."""
         if self.logits:
-            return ops.sigmoid(activations) if self.independent else ops.softmax(activations)
+            return ops.sigmoid(activations) if self.sigmoids else ops.softmax(activations)
         if self.shares:
             return activations / (activations.sum(axis=1, keepdims=True) + 1e-30)
         return activations

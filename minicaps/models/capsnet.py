@@ -56,11 +56,11 @@ class CapsNet(Network):
         See `minicaps.nn.Routing`. If an option is None, the default of the routing method is used.
     """
 
-    score, routing_options = "length", ROUTING_OPTIONS
+    score, routing_options, presets = "length", ROUTING_OPTIONS, CAPSNET_PRESETS
 
     @classmethod
     def layers(cls, preset: str | None = "paper") -> list[tuple[int, int]]:
-        sizes = sizes_of(CAPSNET_PRESETS, preset)
+        sizes = sizes_of(cls.presets, preset)
         return [layer[-2:] for layer in (*sizes["convolutions"], sizes["primary"])]
 
     def __init__(
@@ -76,7 +76,7 @@ class CapsNet(Network):
         seed: int = 0,
         **routing: Any,
     ):
-        sizes, self.input_shape = sizes_of(CAPSNET_PRESETS, preset), tuple(input_shape)
+        sizes, self.input_shape = sizes_of(self.presets, preset), tuple(input_shape)
         self.shared = shared
         rng = np.random.default_rng(seed)
         channels, *image = input_shape

@@ -170,7 +170,8 @@ class PoolingCNN(Network):
 class BaselineCNN(Network):
     """Baseline of Sabour et al. (2017): three 5×5 convolutions, three linear layers, and dropout.
 
-    The `activations` (B, classes) are logits, so the default loss is the cross-entropy.
+    The `activations` (B, classes) are logits, so the default loss is the cross-entropy; the margin
+    loss takes their sigmoids in place of lengths.
 
     Parameters
     ----------

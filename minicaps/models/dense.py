@@ -22,7 +22,8 @@ class DenseCNN(Network):
     At every image size, the network therefore has almost as many parameters as a CapsNet
     without decoder: with J classes, 16 J + 17 more for each class. Images (B, C, H, W) of
     `input_shape` are mapped to `activations` (B, classes). The activations are logits, so the
-    default loss is the cross-entropy. Like the CapsNet, the network has no dropout.
+    default loss is the cross-entropy; the margin loss takes their sigmoids in place of lengths.
+    Like the CapsNet, the network has no dropout.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class DenseCNN(Network):
     seed : seed of the initial weights
     """
 
-    logits = True
+    logits, presets = True, CAPSNET_PRESETS
 
     @classmethod
     def layers(cls, preset: str | None = "paper") -> list[tuple[int, int]]:
@@ -45,7 +46,7 @@ class DenseCNN(Network):
         self, input_shape: tuple[int, ...], classes: int, *, preset: str = "paper",
         decoder: bool = False, seed: int = 0,
     ):  # fmt: skip
-        sizes, self.input_shape = sizes_of(CAPSNET_PRESETS, preset), tuple(input_shape)
+        sizes, self.input_shape = sizes_of(self.presets, preset), tuple(input_shape)
         rng = np.random.default_rng(seed)
         channels, *image = input_shape
         types, size, kernel, stride = sizes["primary"]

@@ -38,7 +38,7 @@ class MatrixCapsNet(Network):
     seed : seed of the initial weights
     """
 
-    score, margin = "activation", 2
+    score, margin, presets = "activation", 2, MATRIX_PRESETS
 
     @classmethod
     def layers(cls, preset: str | None = None) -> Sequence[tuple[int, int]]:
@@ -57,7 +57,7 @@ class MatrixCapsNet(Network):
         batch_norm: bool = False,
         seed: int = 0,
     ):
-        a, b, c, d = sizes_of(MATRIX_PRESETS, preset)
+        a, b, c, d = sizes_of(self.presets, preset)
         self.children_grid = children_grid(input_shape[1:], LAYERS, types=d)
         rng = np.random.default_rng(seed)
         options: dict[str, Any] = {

@@ -123,14 +123,14 @@ def stuck(loss, accuracy, shares, absent=WEIGHT):
             f"the margin loss is {loss:.4g}: {', or '.join(states)}, and no gradient gets through;"
             " try a smaller --learning-rate or --weight-decay"
         )
-    # The best constant length of each class minimizes p (m⁺−a)² + λ (1−p) (a−m⁻)²
+    # The best constant score of each class minimizes p (m⁺−a)² + λ (1−p) (a−m⁻)²
     weights = absent * (1 - shares)
     a = (shares * PRESENT + weights * ABSENT) / (shares + weights)
     blind = (shares * (PRESENT - a) ** 2 + WEIGHT * (1 - shares) * (a - ABSENT) ** 2).sum()
     most = shares.max()
     if np.isclose(loss, blind, rtol=0.02) and accuracy <= most + min(0.1, most):
         return (
-            f"the margin loss is {loss:.4g}, as if the lengths were the same for every image: the"
+            f"the margin loss is {loss:.4g}, as if the scores were the same for every image: the"
             " network is alive but blind; give it more --epochs, then try another --learning-rate,"
             " and check that the labels match their images"
         )

@@ -85,10 +85,14 @@ def _check(options, given):
         raise ValueError(f"--absent-weight applies to --loss margin only, not {loss}")
     if source.layout and not source.compose:
         raise ValueError("--layout places the images that --compose combines: give both")
-    if models.MODELS[options.model.name].logits and loss == "spread":
+    network, preset = models.MODELS[options.model.name], options.model.preset
+    if preset and preset not in network.presets:
+        known = ", ".join(network.presets)
+        raise ValueError(f"{options.model.name} has no preset {preset}: choose {known}")
+    if network.logits and loss == "spread":
         raise ValueError(
-            f"the scores of {options.model.name} are logits, for which the spread loss has no"
-            " scale: choose --loss cross-entropy or margin"
+            "the spread loss needs scores from 0 to 1, but those of"
+            f" {options.model.name} are logits: choose --loss cross-entropy or margin"
         )
     if source.data_dir and source.name == "strokes":
         raise ValueError("strokes are drawn, not read: leave --data-dir out")
@@ -313,7 +317,7 @@ def _optimization_options(group):
     _add(group, "patience", text, metavar="N", type=_COUNT)
     _add(group, "batch_size", "images per step", metavar="N", type=_COUNT)
     _add(group, "optimizer", "update rule", metavar="RULE", choices=["adam", "sgd"])
-    rates = "0.001 or 0.003, by model and preset"
+    rates = "0.001; capsnet medium, small: 0.003"
     _add(group, "learning_rate", "initial rate", rates, metavar="RATE", type=_POSITIVE)
     _add(group, "schedule", "", choices=list(optim.SCHEDULES))
     text = "exponential schedule: factor per epoch"

@@ -23,6 +23,19 @@ def test_neighbors_differ_in_one_choice(data):
     assert whole[f"{data}, dense-cnn"]["model"] == "dense-cnn"
 
 
+def test_the_best_rate_is_the_most_accurate_after_the_last_epoch(monkeypatch):
+    """Of equally accurate ones, it has the lowest loss."""
+    ends = {0.1: (0.8, 0.2), 0.2: (0.9, 0.5), 0.3: (0.9, 0.4), 0.4: (0.9, 0.6), 0.5: (0.7, 0.1)}
+    best_before = {"validation_accuracy": 1.0, "validation_loss": 0.0}
+
+    def history(folder):
+        accuracy, loss = ends[float(folder)]
+        return [best_before, {"validation_accuracy": accuracy, "validation_loss": loss}]
+
+    monkeypatch.setattr(equal, "_history", history)
+    assert equal.best_rate(str, ends) == (0.3, "0.3")
+
+
 @pytest.mark.slow
 def test_all_rungs_are_measured_and_drawn(monkeypatch):
     monkeypatch.setattr(ladder, "DATA", "strokes")
@@ -37,10 +50,7 @@ def test_all_rungs_are_measured_and_drawn(monkeypatch):
     entries = json.loads((folder / "ladder/seed-0.json").read_text())
     for part, entry in entries.items():
         name = part.replace(", ", "-").replace(" ", "-")
-        curves = {
-            rate: equal.validation_curve(Path(f"{folder}/{name}-{rate}-seed-0"))[-1]
-            for rate in short["learning_rate"]
-        }
-        assert curves[entry["figures"]["rate"]] == max(curves.values())
+        tried = {rate: folder / f"{name}-{rate}-seed-0" for rate in short["learning_rate"]}
+        assert entry["figures"]["rate"] == equal.best_rate(tried.get, tried)[0]
     assert len(report["paired"]) == 1 + 2 * len(ladder.STEPS)
     assert (folder / "ladder.png").stat().st_size > 10_000

@@ -17,6 +17,8 @@ GIVEN = [
     {"data": "mnist"},
     {"data": "mnist", "compose": 2, "layout": "beside"},
     {"data": "mnist", "shift": 0, "preset": "paper"},
+    {"preset": "medium"},
+    {"model": "dense-cnn", "loss": "margin"},
     {"schedule": "cosine", "epochs": 3, "routing": "leaky", "update": "spherical"},
     {"model": "capsule-cnn", "learning_rate": 0.01, "loss": "cross-entropy"},
 ]
@@ -43,7 +45,7 @@ def test_a_new_default_changes_no_experiment(given, monkeypatch):
     other |= {"schedule": "constant", "optimizer": "sgd", "reconstruction": 1.0}
     monkeypatch.setattr(command, "DEFAULTS", command.DEFAULTS | other)
     monkeypatch.setattr(command, "DEFAULT_SHIFT", {"mnist": 5, "strokes": 5})
-    rates = {(name, preset): 0.5 for name in models.MODELS for preset in ("small", None)}
+    rates = {(name, preset): 0.5 for name in models.MODELS for preset in ("medium", "small", None)}
     monkeypatch.setattr(command, "DEFAULT_LEARNING_RATE", rates)
     monkeypatch.setattr(command, "usual_loss", lambda name: "cross-entropy")
     assert options_of(given) != before

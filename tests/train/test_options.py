@@ -148,8 +148,12 @@ def test_every_option_is_in_the_table_of_nonsense():
         (["--decay", "0.5", "--schedule", "cosine"], "--decay applies to --schedule exp"),
         (
             ["--model", "baseline-cnn", "--loss", "spread"],
-            "the scores of baseline-cnn are logits, for which the spread loss has no scale: choose"
+            "the spread loss needs scores from 0 to 1, but those of baseline-cnn are logits: choose"
             " --loss cross-entropy or margin",
+        ),
+        (
+            ["--model", "matrix-capsnet", "--preset", "medium"],
+            "matrix-capsnet has no preset medium: choose paper, small",
         ),
         (["--absent-weight", "0.5", "--loss", "spread"], "applies to --loss margin only, not spr"),
         (["--patience", "6"], "--patience 6 has no effect in 6 epochs: lower it"),

@@ -252,6 +252,6 @@ function denseScores(network, image) {
     x = { data: relu(x.data), shape: x.shape };
   }
   const logits = linear(relu(linear(groupChannels(x), network.hidden)), network.output);
-  if (network.independent) return logits.map((y) => 1 / (1 + Math.exp(-y)));
+  if (network.sigmoids) return logits.map((y) => 1 / (1 + Math.exp(-y)));
   return couple(logits, logits.length, 1, false);
 }

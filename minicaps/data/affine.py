@@ -20,17 +20,18 @@ MOST = 6  # largest translation in each direction, in pixels
 BLOCK = 1000  # images transformed at once
 
 
-def changed(split, kinds=tuple(RANGES), *, seed=0):
+def changed(split, kinds=tuple(RANGES), *, most=MOST, seed=0):
     """Apply random transformations to the images (n, C, H, W) of `split`, padded to 40×40 pixels.
 
-    Every image is translated. The additional transformations are listed in `kinds`, which contains
-    keys of `RANGES`. The random numbers depend only on the seed. The rotation angles, for example,
-    stay the same when other transformations are added. Raises ValueError for an unknown kind.
+    Every image is translated by up to `most` pixels in each direction. The additional
+    transformations are listed in `kinds`, which contains keys of `RANGES`. The random numbers
+    depend only on the seed. The rotation angles, for example, stay the same when other
+    transformations are added. Raises ValueError for an unknown kind.
     """
     if unknown := set(kinds) - RANGES.keys():
         raise ValueError(f"unknown kinds {sorted(unknown)}: choose from {', '.join(RANGES)}")
     random, n = generator(seed, 5), len(split)
-    moves = random.integers(-MOST, MOST + 1, (n, 2)).astype(float)
+    moves = random.integers(-most, most + 1, (n, 2)).astype(float)
     drawn = {kind: random.uniform(*RANGES[kind], (n, 2)) for kind in RANGES}
     matrices = np.tile(np.eye(2), (n, 1, 1))
     if "scale" in kinds:

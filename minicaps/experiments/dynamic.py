@@ -9,14 +9,16 @@ et al. (2019) find routing often no better than equal or random couplings.
 The CapsNets learn single digits at any place in 40×40 pixels, the counterpart of section 5.2 of
 Sabour et al. (2017), so pairs of digits fit into the images: each digit of a pair is at a place
 where single digits were learned, too. "Joined" digits lie one below the other; "overlapping" ones
-are shifted by up to 4 pixels, as in `overlap`. `spherical-3` is the network of that name in
-`pairs`, which accepts images of any size and sees the pairs of `pairs` and `overlap`.
+are shifted by up to 4 pixels, as in `overlap`. `spherical-3` and `spherical-1` are the networks
+`spherical` and `one-iteration` of `pairs`, which accept images of any size and see the pairs of
+`pairs` and `overlap`.
 
 A network that was trained with r iterations is also tested with others, up to 30. With one
 iteration, all couplings are equal.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -65,6 +67,7 @@ KEY = {
     "capsnet-3": "the small CapsNet, trained with three iterations of routing",
     "capsnet-1": "the same, trained with one iteration, so with equal couplings",
     "spherical-3": "the network of `pairs` with spherical routing, trained with three iterations",
+    "spherical-1": "the same, trained with one iteration",
     "single": "one digit per image, as in training",
     "joined": "two digits, one below the other",
     "overlapping": "two digits, each shifted by up to 4 pixels from the middle",
@@ -79,7 +82,8 @@ KEY = {
     "spread": "standard deviation of a coupling over the images, in units of an equal coupling",
 }
 TESTED = f"{PICTURES:,} images of each kind, from MNIST test digits moved anew for each seed"
-COMPARED = (("capsnet-3", "capsnet-1"),)
+COMPARED = (("capsnet-3", "capsnet-1"), ("spherical-3", "spherical-1"))
+SPHERICAL = {"spherical-3": "spherical", "spherical-1": "one-iteration"}  # names in `pairs`
 
 
 def parts(quick):
@@ -89,7 +93,7 @@ def parts(quick):
     return {
         "capsnet-3": capsnet | {"iterations": 3},
         "capsnet-1": capsnet | {"iterations": 1},
-        "spherical-3": pairs.parts(quick)["spherical"],
+        **{part: pairs.parts(quick)[name] for part, name in SPHERICAL.items()},
     }
 
 
@@ -100,12 +104,14 @@ def measure(lab, part, settings, seed):
         wider = replace(digits, train=framed(digits.train), test=framed(digits.test))
         folder = lab.train(part, wider, options)
     else:
-        folder = lab.of("pairs").train("spherical", digits, options)
-    model, figures, right = lab.model(folder), {}, None
+        folder = lab.of("pairs").train(SPHERICAL[part], digits, options)
+    model, figures, right = lab.model(folder), {}, {}
+    if not wide:  # a network that was trained with one iteration has no update of its own
+        routing = model.classes.routing
+        routing.route = partial(routing.route, update="spherical")
     for kind in KINDS:
-        split = shown(kind, digits, seed, wide)
-        figures[kind], own = substituted(lab, model, split, settings.get("iterations", 3), seed)
-        right = own if right is None else right  # of single digits
+        split, trained = shown(kind, digits, seed, wide), settings.get("iterations", 3)
+        figures[kind], right[kind] = substituted(lab, model, split, trained, seed)
     return {"kinds": figures, **tested(right), **cost(read_summary(folder))}
 
 

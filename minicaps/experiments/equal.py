@@ -25,21 +25,20 @@ def _history(folder):
     return meta["progress"]["history"]
 
 
-def best_rate(train, rates):
+def in_the_end(folder):
+    """Score a run by its accuracy on held-out images after the last epoch, then by its loss."""
+    last = _history(folder)[-1]
+    return last["validation_accuracy"], -last["validation_loss"]
+
+
+def best_rate(train, rates, score=in_the_end):
     """Train a network with each learning rate, and return the best rate and its run folder.
 
-    After its last epoch, the best network has the highest accuracy on held-out images and, among
-    equally accurate ones, the lowest loss.
-
     train: function that trains a network with a given rate and returns its run folder.
+    score: function of a run folder. The highest score is best, and the first of equal scores.
     """
     folders = {rate: train(rate) for rate in rates}
-
-    def score(rate):
-        last = _history(folders[rate])[-1]
-        return last["validation_accuracy"], -last["validation_loss"]
-
-    best = max(rates, key=score)
+    best = max(rates, key=lambda rate: score(folders[rate]))
     return best, folders[best]
 
 

@@ -181,9 +181,13 @@ def cost(summary):
 def tested(right):
     """Return the number of test images, and which of them are misclassified, for the results.
 
-    right: booleans (n,), true for each correctly classified image.
+    right: booleans (n,), true for each correctly classified image, or a dictionary {kind: booleans
+    (n,)} if n images of each of several kinds were tested.
     """
-    return {"tested": len(right), "wrong": listed(~right)}
+    if not isinstance(right, dict):
+        return {"tested": len(right), "wrong": listed(~right)}
+    wrong = {kind: listed(~one) for kind, one in right.items()}
+    return {"tested": len(next(iter(right.values()))), "wrong": wrong}
 
 
 class KeepEpochs(Display):

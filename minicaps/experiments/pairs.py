@@ -67,7 +67,7 @@ KEY = {
     "only": "and no other output is above ½",
     "source": "Jianlin Su 2018, one below the other: two highest outputs correct / and above ½",
 }
-TESTED = "pairs of MNIST test digits, composed anew for each seed; paired test: below"
+TESTED = "pairs of MNIST test digits, composed anew for each seed"
 COMPARED = (
     ("spherical", "one-iteration"),
     ("recompute", "one-iteration"),
@@ -134,7 +134,7 @@ def measure(lab, part, settings, seed):
         "below": answers(*below),
         "beside": answers(*beside),
         "curve": [answers(*shown(epoch, held_out, "below")) for epoch in range(1, last + 1)],
-        **tested(found(*below)),
+        **tested({"below": found(*below), "beside": found(*beside)}),
         **cost(summary),
     }
 

@@ -126,28 +126,43 @@ class Results:
     def _paired(self, seeds, compared):
         """Test the difference of each pair of parts in `compared`, for each seed with both.
 
-        Returns the rows of a table. Within a seed, both networks are tested on the same images.
+        Returns the rows of a table. Within a seed, both networks are tested on the same images;
+        if several kinds of images were tested, each has its rows.
         With three seeds or more, a last row has the mean counts and the t-test of the differences.
         """
         rows = [["paired by image", "seed", "only first wrong", "only second wrong", "p"]]
         for first, second in compared:
-            counts = []
+            counts = {}
             for seed in seeds:
                 read = self.read(seed)
                 if first in read and second in read:
-                    wrong = [read[part]["figures"].get("wrong") for part in (first, second)]
-                    if None in wrong:
-                        cells = ["–"] * 3
-                    else:
-                        b, d = only(*wrong)
-                        counts.append((b, d))
-                        cells = [str(b), str(d), f"{mcnemar(b, d):.2g}"]
-                    rows.append([f"{first} / {second}", str(seed), *cells])
-            if len(counts) > 2:
-                means = [f"{statistics.fmean(column):.1f}" for column in zip(*counts, strict=True)]
-                p = paired_t([b - d for b, d in counts])
-                rows.append([f"{first} / {second}", "all (t)", *means, f"{p:.2g}"])
+                    wrong = [_wrong(read[part]["figures"]) for part in (first, second)]
+                    for kind in [kind for kind in wrong[0] if kind in wrong[1]] or [None]:
+                        pair = None if kind is None else only(*(of[kind] for of in wrong))
+                        counts.setdefault(kind, {})[seed] = pair
+            for kind, by_seed in counts.items():
+                title = f"{first} / {second}" + (f", {kind}" if kind else "")
+                rows += _tests(title, by_seed)
         return rows
+
+
+def _wrong(figures):
+    """Return the misclassified images of each kind: {kind: list}; the only kind is ""."""
+    found = figures.get("wrong", {})
+    return found if isinstance(found, dict) else {"": found}
+
+
+def _tests(title, by_seed):
+    """Return a row of `_paired` for each seed, and one for all if three or more have counts."""
+    rows = []
+    for seed, pair in by_seed.items():
+        cells = ["–"] * 3 if pair is None else [*map(str, pair), f"{mcnemar(*pair):.2g}"]
+        rows.append([title, str(seed), *cells])
+    counts = [pair for pair in by_seed.values() if pair is not None]
+    if len(counts) > 2:
+        means = [f"{statistics.fmean(column):.1f}" for column in zip(*counts, strict=True)]
+        rows.append([title, "all (t)", *means, f"{paired_t([b - d for b, d in counts]):.2g}"])
+    return rows
 
 
 def key(module, table):
@@ -262,7 +277,8 @@ def print_report(report):
     if known:
         print()
         print_table([header, *known])
-        print("p: if both were equally good; exact McNemar test, all: paired t-test over seeds")
+        print("p: if both were equally good; exact McNemar test, all: paired t-test over seeds;")
+        print("   not corrected for the number of comparisons")
     if len(known) < len(rows):
         print(f"\nNo paired test of {len(rows) - len(known)} comparisons: {UNPAIRED}.")
 

@@ -93,7 +93,8 @@ def test_couplings_are_replaced_and_drawn(monkeypatch):
     entries = json.loads((folder / "dynamic/seed-0.json").read_text())
     found = {part: entry["figures"] for part, entry in entries.items()}
     assert found.keys() == whole.keys()
-    assert Path("runs/experiments/pairs-quick/spherical-seed-0/summary.json").exists()
+    for name in ("spherical", "one-iteration"):
+        assert Path(f"runs/experiments/pairs-quick/{name}-seed-0/summary.json").exists()
     for part, figures in found.items():
         for kind, every in figures["kinds"].items():
             one, *rest = every
@@ -106,6 +107,9 @@ def test_couplings_are_replaced_and_drawn(monkeypatch):
                     moved = (against[name]["gained"] - against[name]["lost"]) / figures["tested"]
                     gap = against[name]["accuracy"] - against["own"]["accuracy"]
                     assert gap == pytest.approx(moved), (part, kind, name)
-    counts = only(found["capsnet-3"]["wrong"], found["capsnet-1"]["wrong"])
     report = json.loads((folder / "dynamic.json").read_text())
-    assert report["paired"][1][2:4] == list(map(str, counts))
+    paired = {row[0]: row[2:4] for row in report["paired"]}
+    for first, second in dynamic.COMPARED:
+        for kind in dynamic.KINDS:
+            counts = only(*(found[part]["wrong"][kind] for part in (first, second)))
+            assert paired[f"{first} / {second}, {kind}"] == list(map(str, counts))

@@ -9,22 +9,38 @@ import pytest
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import equal, ladder
 from minicaps.experiments.settings import written_out
+from minicaps.models import build
 from minicaps.train.options import complete
 
-CHANGED = [{"iterations"}, {"shared"}, {"squash"}, {"loss"}, {"reconstruction"}]
+CHANGED = [{"iterations"}, {"squash"}, {"loss"}, {"reconstruction"}]
 
 
 @pytest.mark.parametrize("data", ladder.SETS)
 def test_neighbors_differ_in_one_choice(data):
     whole = ladder.parts(quick=False)
-    rungs = [complete(written_out(whole[f"{data}, {name}"])).to_dict() for name in ladder.STEPS]
-    for (one, two), changed in zip(pairwise(rungs), CHANGED, strict=True):
-        assert {key for key in one if one[key] != two[key]} - {"out"} == changed
-    assert whole[f"{data}, dense-cnn"]["model"] == "dense-cnn"
+    rungs = {
+        name: complete(written_out(whole[f"{data}, {name}"])).to_dict() for name in ladder.NAMES
+    }
+
+    def changed(one, two):
+        return {key for key in rungs[one] if rungs[one][key] != rungs[two][key]} - {"out"}
+
+    for (one, two), choice in zip(pairwise(ladder.STEPS), CHANGED, strict=True):
+        assert changed(one, two) == choice
+    assert changed("one iteration", "shared matrices") == {"shared"}
+    assert rungs["dense-cnn"]["model"] == "dense-cnn"
+
+
+def test_the_foot_of_the_ladder_has_as_many_parameters_as_the_rung_above():
+    """Apart from the last linear layer and the biases of the hidden one."""
+    rung = build("capsnet", (1, 28, 28), 10, preset="paper", decoder=False)
+    foot = build("dense-cnn", (1, 28, 28), 10, preset="paper")
+    more = 160 + 160 * 10 + 10
+    assert foot.number_of_parameters() - rung.number_of_parameters() == more
 
 
 def test_the_best_rate_is_the_most_accurate_after_the_last_epoch(monkeypatch):
-    """Of equally accurate ones, it has the lowest loss."""
+    """Of equally accurate rates, the one with the lowest loss wins."""
     ends = {0.1: (0.8, 0.2), 0.2: (0.9, 0.5), 0.3: (0.9, 0.4), 0.4: (0.9, 0.6), 0.5: (0.7, 0.1)}
     best_before = {"validation_accuracy": 1.0, "validation_loss": 0.0}
 
@@ -34,6 +50,7 @@ def test_the_best_rate_is_the_most_accurate_after_the_last_epoch(monkeypatch):
 
     monkeypatch.setattr(equal, "_history", history)
     assert equal.best_rate(str, ends) == (0.3, "0.3")
+    assert equal.best_rate(str, ends, lambda folder: -float(folder)) == (0.1, "0.1")
 
 
 @pytest.mark.slow
@@ -45,12 +62,14 @@ def test_all_rungs_are_measured_and_drawn(monkeypatch):
     assert command.main(["ladder", "--quick", "--device", "cpu"]) == 0
     folder = Path("runs/experiments/ladder-quick")
     report = json.loads((folder / "ladder.json").read_text())
-    assert [row[0] for row in report["table"][1:]] == [*ladder.STEPS, "dense-cnn"]
-    assert all("–" not in row[1:4] for row in report["table"][1:])
+    assert [row[0] for row in report["table"][1:]] == [*ladder.NAMES]
+    assert all("–" not in row[1:5] for row in report["table"][1:])
     entries = json.loads((folder / "ladder/seed-0.json").read_text())
     for part, entry in entries.items():
         name = part.replace(", ", "-").replace(" ", "-")
         tried = {rate: folder / f"{name}-{rate}-seed-0" for rate in short["learning_rate"]}
-        assert entry["figures"]["rate"] == equal.best_rate(tried.get, tried)[0]
-    assert len(report["paired"]) == 1 + 2 * len(ladder.STEPS)
+        if part.startswith("mnist"):
+            assert entry["figures"]["rate"] == equal.best_rate(tried.get, tried)[0]
+        assert all(one.exists() for one in tried.values())
+    assert len(report["paired"]) == 1 + 2 * (len(ladder.NAMES) - 1)
     assert (folder / "ladder.png").stat().st_size > 10_000

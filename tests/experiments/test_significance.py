@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, ttest_1samp
 
+from minicaps.experiments import lab
 from minicaps.experiments.results import Results
 from minicaps.experiments.significance import listed, mcnemar, only, paired_t, wilson
 
@@ -71,3 +72,25 @@ def test_three_seeds_have_a_t_test_over_seeds(tmp_path):
     *_, last = results._paired(range(3), [("one", "two")])
     assert last == ["one / two", "all (t)", "4.0", "0.0", "0.02"]
     assert len(results._paired(range(2), [("one", "two")])) == 3
+
+
+def test_kinds_of_images_are_compared_one_by_one(tmp_path):
+    """The second network of seed 1 was stored before the kinds were told apart."""
+    results = Results(tmp_path, "made-up", {"one": {}, "two": {}})
+    results.make_folders()
+    right = {
+        "one": {"far": [True, False, False], "near": [True, True, False]},
+        "two": {"far": [True, True, True], "near": [True, True, True]},
+    }
+    for part, kinds in right.items():
+        found = lab.tested({kind: np.array(one) for kind, one in kinds.items()})
+        assert found["tested"] == 3
+        results.job(part, 0, lambda found=found: found).work()
+    results.job("one", 1, lambda: lab.tested({"far": np.full(3, True)})).work()
+    results.job("two", 1, lambda: lab.tested(np.full(3, True))).work()
+    _, *rows = results._paired(range(2), [("one", "two")])
+    assert rows == [
+        ["one / two, far", "0", "2", "0", "0.5"],
+        ["one / two, near", "0", "1", "0", "1"],
+        ["one / two", "1", "–", "–", "–"],
+    ]

@@ -25,7 +25,8 @@ def figures(name, part, right=0.9):
         "dynamic": {
             "kinds": dict.fromkeys(dynamic.KINDS, [substituted(right)] * len(dynamic.ITERATIONS))
         },
-        "ladder": {"rate": 0.003} | ({"moved": right} if part.startswith("affine") else {}),
+        "ladder": {"rate": 0.003}
+        | ({"moved": right, "far": right} if part.startswith("affine") else {}),
         "overlap": {"digits": right, "error": 1 - right, "sure": right, "boxes": 0.7}
         | {"fit": 0.5, "absent": 0.1, "rate": 0.002},
         "pairs": {"single": right, "curve": [[right] * 3] * 2}

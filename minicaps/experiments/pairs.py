@@ -10,8 +10,8 @@ pooling there).
 With one iteration, all couplings are 1/J, and all positions share W. A capsule is then squash(W_jᵀ
 Σ_i u_i / J), the squash of a linear map of *sum* pooling, whereas `pooling` takes the *mean*. If a
 second digit is joined below, the feature map grows from 8×8 to 22×8 positions. The sum keeps each
-digit's contribution, but the mean divides it by 2.75. `one-iteration` and `pooling` therefore
-compare a sum with a mean (and differ in the layers that follow). Only the difference between a
+digit's contribution, but the mean divides it by 2.75. Without a bias, capsules would rank the
+classes alike, but the layers that follow `pooling` have biases. Only the difference between a
 routing and `one-iteration` is due to routing. `pooling-sum` has the weights of `pooling` and
 multiplies its mean by the growth of the map. This rescaled mean is the sum over positions, except
 for a factor that is the same for all images and is learned with the weights. `pooling-max` takes

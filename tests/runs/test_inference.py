@@ -18,6 +18,8 @@ def test_evaluation_counts_samples_not_batches(monkeypatch):
     class Reads(Module):
         """Network that reads its lengths from the image."""
 
+        logits = False
+
         def __init__(self):
             self.unused = Tensor(np.zeros(1, np.float32), requires_grad=True)
 

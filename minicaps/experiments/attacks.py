@@ -9,7 +9,7 @@ from minicaps import ops
 from minicaps.backend import array_module, to_host
 from minicaps.data import Split
 from minicaps.models.base import EVALUATION_BATCH
-from minicaps.models.losses import classification_loss, usual_loss
+from minicaps.models.losses import classification_loss
 from minicaps.runs.inference import batches_for
 from minicaps.tensor import Tensor
 
@@ -121,8 +121,7 @@ def constant(model):
 def objective(model, scores, labels, attack):
     """Compute what an attack increases: the loss, or the difference of scores."""
     if attack == "loss":
-        name = model.loss or usual_loss(model.config["name"])
-        return classification_loss(name, model, scores, labels)
+        return classification_loss(model.loss, model, scores, labels)
     if attack == "restarts" and not model.logits:
         scores = before_squash(scores)
     return difference(scores, labels)

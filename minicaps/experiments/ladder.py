@@ -96,19 +96,19 @@ def measure(lab, part, settings, seed):
     learned = digits
     if data == "affine":
         learned = replace(digits, train=framed(digits.train), test=framed(digits.test))
+        held_out = digits.cut_validation(settings["validation"], seed)[1]
+        held_out = transformed.changed(held_out, (), seed=seed)
 
     def train(rate):
         own = settings | {"seed": seed, "learning_rate": rate}
         return lab.train(f"{data}-{name.replace(' ', '-')}-{rate}", learned, own)
 
     def score(folder):
-        held_out = digits.cut_validation(settings["validation"], seed)[1]
-        moved = transformed.changed(held_out, (), seed=seed)
-        return lab.accuracy(lab.model(folder / "last.npz"), moved)
+        if data != "affine":
+            return in_the_end(folder)
+        return lab.accuracy(lab.model(folder / "last.npz"), held_out)
 
-    rate, folder = best_rate(
-        train, settings["learning_rate"], score if data == "affine" else in_the_end
-    )
+    rate, folder = best_rate(train, settings["learning_rate"], score)
     model, figures = lab.model(folder / "last.npz"), {"rate": rate}
     if data == "affine":
         for name, most in (("moved", transformed.MOST), ("far", FAR)):

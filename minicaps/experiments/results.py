@@ -126,9 +126,9 @@ class Results:
     def _paired(self, seeds, compared):
         """Test the difference of each pair of parts in `compared`, for each seed with both.
 
-        Returns the rows of a table. Within a seed, both networks are tested on the same images;
-        if several kinds of images were tested, each has its rows.
-        With three seeds or more, a last row has the mean counts and the t-test of the differences.
+        Returns the rows of a table. Within a seed, both networks are tested on the same images; if
+        several kinds of images were tested, each has its rows. With three seeds or more, a last row
+        has the mean counts and the t-test of the differences.
         """
         rows = [["paired by image", "seed", "only first wrong", "only second wrong", "p"]]
         for first, second in compared:
@@ -136,14 +136,21 @@ class Results:
             for seed in seeds:
                 read = self.read(seed)
                 if first in read and second in read:
-                    wrong = [_wrong(read[part]["figures"]) for part in (first, second)]
-                    for kind in [kind for kind in wrong[0] if kind in wrong[1]] or [None]:
-                        pair = None if kind is None else only(*(of[kind] for of in wrong))
+                    for kind, pair in _counts(read[first], read[second]).items():
                         counts.setdefault(kind, {})[seed] = pair
             for kind, by_seed in counts.items():
                 title = f"{first} / {second}" + (f", {kind}" if kind else "")
                 rows += _tests(title, by_seed)
         return rows
+
+
+def _counts(first, second):
+    """Count the images that only one of two networks misclassifies: {kind: (first, second)}.
+
+    The result is {None: None} if no kind of images was stored for both.
+    """
+    one, two = (_wrong(entry["figures"]) for entry in (first, second))
+    return {kind: only(one[kind], two[kind]) for kind in one if kind in two} or {None: None}
 
 
 def _wrong(figures):

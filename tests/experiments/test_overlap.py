@@ -14,10 +14,10 @@ from minicaps.cli.signals import StopRequest
 from minicaps.data import strokes
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import overlap
-from minicaps.experiments.equal import validation_curve
+from minicaps.experiments.equal import best_rate, validation_curve
 from minicaps.experiments.lab import Lab
 from minicaps.models.inputs import tensor_for
-from minicaps.models.multilabel import redraw
+from minicaps.models.multilabel import highest, redraw
 from minicaps.runs import checkpoint
 
 RATES = [1e-9, 0.01]
@@ -84,6 +84,12 @@ def test_the_pairs_that_are_asked_are_those_of_the_training_run(lab):
 
 @pytest.mark.slow
 def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
+    _, held_out = lab.data("strokes", 0, compose=2).cut_validation(8, 0)
+
+    def pairs_found(run):
+        activations = lab.activations(lab.model(run / "last.npz"), held_out)
+        return (highest(activations, 2) == (held_out.labels > 0)).all(axis=1).sum()
+
     whole, short = overlap.parts, {"data": "strokes", "validation": 8, "epochs": 1, "batch_size": 8}
     short["search"] = {"epochs": 2, "learning_rate": RATES}
     monkeypatch.setattr(
@@ -99,6 +105,7 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
         assert 0 <= 1 - figures["error"] <= figures["digits"] <= 1
         tried = {rate: network.with_name(f"{part}-{rate}-seed-0") for rate in RATES}
         assert {len(validation_curve(folder)) for folder in tried.values()} == {2}
+        assert figures["rate"] == best_rate(tried.get, RATES, pairs_found)[0]
         options = checkpoint.load(network / "last.npz", ("options",))[1]["options"]
         assert options["learning_rate"] == figures["rate"]
         assert (options["loss"], options["reconstruction"]) == ("margin", 0.0005)

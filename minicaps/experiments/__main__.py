@@ -17,7 +17,9 @@ from minicaps.errors import DataError, Interrupted
 from minicaps.experiments.lab import NAME, QUICK, Lab
 from minicaps.experiments.results import Results, headlines, print_markdown, print_report
 
-FRAMEWORK = {"__main__", "attacks", "equal", "lab", "results", "settings", "significance"}
+FRAMEWORK = {
+    "__main__", "attacks", "couplings", "equal", "lab", "results", "settings", "significance",
+}  # fmt: skip
 OUT = "lessons/results/experiments"
 NAMES = [m.name for m in pkgutil.iter_modules(experiments.__path__) if m.name not in FRAMEWORK]
 

@@ -92,7 +92,7 @@ def trained(lab, part, seed):
     """
     digits, settings = learned(lab, seed), parts(lab.quick)[part]
     digits = replace(digits, train=framed(digits.train), test=framed(digits.test))
-    return lab.train(part, digits, settings | {"seed": seed})
+    return lab.train(part, digits, settings | {"seed": seed}, keep_epochs=True)
 
 
 def learned(lab, seed):

@@ -13,8 +13,9 @@ are shifted by up to 4 pixels, as in `overlap`. `spherical-3` and `spherical-1` 
 `spherical` and `one-iteration` of `pairs`, which accept images of any size and see the pairs of
 `pairs` and `overlap`.
 
-A network that was trained with r iterations is also tested with others, up to 30. With one
-iteration, all couplings are equal.
+The networks are tested after their last epoch, because the best one on single digits may be
+another for each network. One that was trained with r iterations is also tested with others, up to
+30. With one iteration, all couplings are equal.
 """
 
 from dataclasses import replace
@@ -94,8 +95,8 @@ def measure(lab, part, settings, seed):
         wider = replace(digits, train=framed(digits.train), test=framed(digits.test))
         folder = lab.train(part, wider, options)
     else:
-        folder = lab.of("pairs").train(SPHERICAL[part], digits, options)
-    model, figures, right = lab.model(folder), {}, {}
+        folder = lab.of("pairs").train(SPHERICAL[part], digits, options, keep_epochs=True)
+    model, figures, right = lab.model(folder / "last.npz"), {}, {}
     if not wide:  # a network that was trained with one iteration has no update of its own
         routing = model.classes.routing
         routing.route = partial(routing.route, update="spherical")

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from minicaps.errors import Diverged
 from minicaps.runs import checkpoint
 
 # Networks with the same convolutions and about as many parameters
@@ -9,6 +10,7 @@ NETWORKS = {
     "capsules": {"model": "capsnet", "reconstruction": 0.0},
     "cnn": {"model": "dense-cnn"},
 }
+DECIDES = 0  # the seed whose networks decide on the learning rate of all seeds
 KEY = {
     "capsules": "the small CapsNet without its decoder",
     "cnn": "the same convolutions, then linear layers; about as many parameters",
@@ -17,29 +19,42 @@ KEY = {
 
 def validation_curve(folder):
     """Read the validation accuracy after each epoch from a run folder."""
-    return [row["validation_accuracy"] for row in _history(folder)]
+    return history(folder)["validation_accuracy"]
 
 
-def _history(folder):
+def history(folder):
+    """Read losses and validation accuracies from a run folder: {name: value after each epoch}."""
     _, meta = checkpoint.load(folder / "last.npz", needs=("progress",), groups=())
-    return meta["progress"]["history"]
+    names = ("train_loss", "validation_loss", "validation_accuracy")
+    return {name: [row[name] for row in meta["progress"]["history"]] for name in names}
 
 
 def in_the_end(folder):
     """Score a run by its accuracy on held-out images after the last epoch, then by its loss."""
-    last = _history(folder)[-1]
-    return last["validation_accuracy"], -last["validation_loss"]
+    found = history(folder)
+    return found["validation_accuracy"][-1], -found["validation_loss"][-1]
 
 
 def best_rate(train, rates, score=in_the_end):
-    """Train a network with each learning rate, and return the best rate and its run folder.
+    """Train a network with each learning rate, and return the best rate and {rate: score}.
 
-    train: function that trains a network with a given rate and returns its run folder.
-    score: function of a run folder. The highest score is best, and the first of equal scores.
+    A single rate is returned at once, without scores. A rate with which training diverges has no
+    score; if all do, Diverged is raised.
+
+    train: function that trains the network of seed `DECIDES` with a given rate and returns its run
+    folder. score: function of a run folder. The highest score is best, and the first of equal ones.
     """
-    folders = {rate: train(rate) for rate in rates}
-    best = max(rates, key=lambda rate: score(folders[rate]))
-    return best, folders[best]
+    if len(rates) == 1:
+        return rates[0], {}
+    scores, failed = {}, None
+    for rate in rates:
+        try:
+            scores[rate] = score(train(rate))
+        except Diverged as error:
+            failed = error
+    if not scores:
+        raise failed
+    return max(scores, key=scores.get), scores
 
 
 def epochs(curves):

@@ -71,13 +71,13 @@ class Lab:
             return whole
         return replace(whole, test=whole.test.take(np.arange(QUICK_TEST)))
 
-    def train(self, part, dataset, given):
+    def train(self, part, dataset, given, *, keep_epochs=False):
         """Train a network on `dataset` with the options in `given` and defaults for the rest.
 
-        part: name of the network. Returns the run folder, which contains `summary.json` and a
-        checkpoint `epoch-k.npz` for every epoch k. Raises ExperimentError if the folder already
-        contains a network that was trained with different options, and `minicaps.storage.InUse` if
-        another process is training the network.
+        part: name of the network. keep_epochs: whether to keep a checkpoint `epoch-k.npz` of every
+        epoch k. Returns the run folder, which contains `summary.json`. Raises ExperimentError if
+        the folder already contains a network that was trained with different options, and
+        `minicaps.storage.InUse` if another process is training the network.
         """
         folder = self.folder / f"{part}-seed-{given['seed']}"
         options = complete(written_out(given) | {"device": self.device.kind, "out": str(folder)})
@@ -94,13 +94,13 @@ class Lab:
             if saved:
                 _check_options(folder, saved[1]["options"], options.to_dict())
             with speaking_as(folder.name):
-                self._finish(folder, options, dataset, saved)
+                self._finish(folder, options, dataset, saved, keep_epochs)
         return folder
 
-    def _finish(self, folder, options, dataset, saved):
+    def _finish(self, folder, options, dataset, saved, keep_epochs):
         """Train a network, from its last checkpoint `saved` if there is one."""
         print(f"\n{folder}" + (": resuming" if saved else ""))
-        display = KeepEpochs(NAME, quiet=False)
+        display = (KeepEpochs if keep_epochs else Display)(NAME, quiet=False)
         trainer = Trainer(options, dataset, self.device, folder, display, self.stop)
         if saved:
             try:

@@ -75,6 +75,7 @@ COMPARED = (
     ("one-iteration", "pooling"),
     ("one-iteration", "pooling-sum"),
     ("one-iteration", "pooling-max"),
+    ("spherical", "pooling-on-pairs"),
 )
 
 
@@ -112,7 +113,7 @@ def measure(lab, part, settings, seed):
     rescaled = settings.get("pooling") == "sum"
     if rescaled:  # on single digits, the sum equals the mean
         part, settings = "pooling", parts(lab.quick)["pooling"]
-    folder = lab.train(part, learned, settings | {"seed": seed})
+    folder = lab.train(part, learned, settings | {"seed": seed}, keep_epochs=True)
     digits = lab.data(name, seed, limit)
     summary = read_summary(folder)
     held_out = digits.cut_validation(settings["validation"], seed)[1].take(slice(CURVE))

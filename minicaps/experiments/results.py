@@ -231,6 +231,11 @@ def all_seeds(results, drawn):
     return f" ({drawn}: all seeds)" if max(map(len, results.values())) > 1 else ""
 
 
+def distinct(cells):
+    """Write the cells for several data sets as one, each of them once."""
+    return " / ".join(dict.fromkeys(cells))
+
+
 def cost_cells(seeds):
     """Return the cells for the columns "parameters" and "images learned" of a table."""
     return [f"{seeds[0]['parameters']:,}", images_learned(seeds)]

@@ -69,7 +69,7 @@ def measure(lab, part, settings, seed):
 
     def trained(name):
         options = parts(lab.quick)[name] | {"seed": seed}
-        return lab.train(name.replace(" ", "-"), familiar, options)
+        return lab.train(name.replace(" ", "-"), familiar, options, keep_epochs=True)
 
     folders = all_of(trained, parts(lab.quick))
     curves = {name: equal.validation_curve(folder) for name, folder in folders.items()}

@@ -2,13 +2,16 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from minicaps import data
 from minicaps.errors import DataError
 from minicaps.experiments import __main__ as command
-from minicaps.experiments import ablation
+from minicaps.experiments import ablation, equal
+from minicaps.experiments.ablation import RATES
 from minicaps.train.options import complete
 
 FOLDER = Path("runs/experiments/ablation-quick")
@@ -28,19 +31,48 @@ def test_neighbours_differ_in_one_choice():
 
 
 def test_a_table_by_hand():
-    seeds = [{"accuracy": a, "learned": 5000, "parameters": 1234} for a in (0.98, 0.99)]
+    common = {"learned": 5000, "parameters": 1234, "rate": 0.003}
+    seeds = [common | {"accuracy": accuracy} for accuracy in (0.98, 0.99)]
     results = {"mnist, r=1": seeds, "fashion-mnist, r=1": seeds[:1], "mnist, r=3": seeds[1:]}
     rows = ablation.table(results)[1:]
     assert rows == [
-        ["r=1", "2.00 · 1.00", "0.34 ± 0.032", "2.00", "1,234", "5,000"],
-        ["r=3", "1.00", "0.35 ± 0.036", "–", "1,234", "5,000"],
+        ["r=1", "2.00 · 1.00", "0.34 ± 0.032", "2.00", "0.003", "1,234", "5,000"],
+        ["r=3", "1.00", "0.35 ± 0.036", "–", "0.003", "1,234", "5,000"],
     ]
-    results["mnist, r=3"], results["fashion-mnist, r=3"] = seeds[:1], [seeds[1] | {"learned": 700}]
-    row = ["r=3", "2.00", "0.35 ± 0.036", "1.00", "1,234", "5,000 / 700"]
+    results["mnist, r=3"] = seeds[:1]
+    results["fashion-mnist, r=3"] = [seeds[1] | {"learned": 700, "rate": 0.001}]
+    row = ["r=3", "2.00", "0.35 ± 0.036", "1.00", "0.003 / 0.001", "1,234", "5,000 / 700"]
     assert ablation.table(results)[2] == row
     what, *first = ablation.headline(results)[0]
     assert what == "MNIST, 1 iteration: test error"
     assert first == ["0.34 ± 0.032 %", "2.00 · 1.00 %", "2", "5,000"]
+
+
+@pytest.mark.parametrize(("accuracies", "rate"), [((0.8, 0.9), 0.001), ((0.9, 0.8), 0.003)])
+def test_seed_0_decides_on_the_learning_rate_of_all_seeds(accuracies, rate, monkeypatch):
+    part, lab = "mnist, dense-cnn, reconstruction", Mock()
+    lab.train.side_effect = lambda name, _, options: Path(name, str(options["seed"]))
+    lab.right.return_value = np.array([True, True, True, False])
+    ends = {
+        f"mnist-dense-cnn-reconstruction-{k}": a for k, a in zip(RATES, accuracies, strict=True)
+    }
+
+    def history(folder):
+        accuracy = ends[folder.parent.name] if folder.name == "0" else 1 - rate
+        return {"validation_accuracy": [accuracy], "validation_loss": [0.1]}
+
+    for module in (equal, ablation):
+        monkeypatch.setattr(module, "history", history)
+    summary = {"parameters": 7, "training_seconds": 1.0}
+    monkeypatch.setattr(ablation, "read_summary", lambda _: summary)
+    found = ablation.measure(lab, part, ablation.parts(quick=False)[part], 3)
+    trained = [
+        (call.args[2]["learning_rate"], call.args[2]["seed"]) for call in lab.train.mock_calls
+    ]
+    assert trained == [(0.003, 0), (0.001, 0), (rate, 3)]
+    assert (found["rate"], found["accuracy"], found["wrong"]) == (rate, 0.75, "3")
+    chosen = Path(f"mnist-dense-cnn-reconstruction-{rate}", "3", "last.npz")
+    lab.model.assert_called_once_with(chosen)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from minicaps.backend import choose_device
 from minicaps.cli.signals import StopRequest
 from minicaps.data import affine
+from minicaps.errors import Diverged
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import equal, ladder
 from minicaps.experiments.lab import Lab
@@ -46,15 +47,29 @@ def test_the_foot_of_the_ladder_has_as_many_parameters_as_the_rung_above():
 def test_the_best_rate_is_the_most_accurate_after_the_last_epoch(monkeypatch):
     """Of equally accurate rates, the one with the lowest loss wins."""
     ends = {0.1: (0.8, 0.2), 0.2: (0.9, 0.5), 0.3: (0.9, 0.4), 0.4: (0.9, 0.6), 0.5: (0.7, 0.1)}
-    best_before = {"validation_accuracy": 1.0, "validation_loss": 0.0}
 
-    def history(folder):
+    def history(folder):  # a better epoch came before the last one
         accuracy, loss = ends[float(folder)]
-        return [best_before, {"validation_accuracy": accuracy, "validation_loss": loss}]
+        return {"validation_accuracy": [1.0, accuracy], "validation_loss": [0.0, loss]}
 
-    monkeypatch.setattr(equal, "_history", history)
-    assert equal.best_rate(str, ends) == (0.3, "0.3")
-    assert equal.best_rate(str, ends, lambda folder: -float(folder)) == (0.1, "0.1")
+    monkeypatch.setattr(equal, "history", history)
+    scores = {rate: (accuracy, -loss) for rate, (accuracy, loss) in ends.items()}
+    assert equal.best_rate(str, list(ends)) == (0.3, scores)
+    assert equal.best_rate(str, list(ends), lambda folder: -float(folder))[0] == 0.1
+    assert equal.best_rate(None, [0.1]) == (0.1, {})  # nothing to choose
+
+
+def test_a_rate_that_diverges_is_left_out():
+    def train(rate):
+        if rate > limit:
+            raise Diverged("the loss is not finite")
+        return rate
+
+    limit = 0.15
+    assert equal.best_rate(train, [0.3, 0.1, 0.2], float) == (0.1, {0.1: 0.1})
+    limit = 0
+    with pytest.raises(Diverged, match="not finite"):
+        equal.best_rate(train, [0.3, 0.1, 0.2], float)
 
 
 @pytest.mark.slow
@@ -80,6 +95,14 @@ def test_all_rungs_are_measured_and_drawn(monkeypatch):
         name = part.replace(", ", "-").replace(" ", "-")
         tried = {rate: folder / f"{name}-{rate}-seed-0" for rate in short["learning_rate"]}
         score = equal.in_the_end if part.startswith("mnist") else on_moved
-        assert entry["figures"]["rate"] == equal.best_rate(tried.get, tried, score)[0]
-    assert len(report["paired"]) == 1 + 2 * (len(ladder.NAMES) - 1)
+        figures = entry["figures"]
+        assert figures["rate"] == equal.best_rate(tried.get, [*tried], score)[0]
+        assert {*figures["searched"]} == {*map(str, tried)}
+        assert len(figures["history"]["train_loss"]) == 1
+        if part.startswith("affine"):
+            wrong = {kind: len(text.split()) for kind, text in figures["wrong"].items()}
+            shares = {kind: wrong[kind] / figures["tested"] for kind in wrong}
+            for kind, key in (("moved", "moved"), ("far", "far"), ("affine", "accuracy")):
+                assert figures[key] == pytest.approx(1 - shares[kind])
+    assert len(report["paired"]) == 1 + (1 + 3) * (len(ladder.COMPARED) // 2)
     assert (folder / "ladder.png").stat().st_size > 10_000

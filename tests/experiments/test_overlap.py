@@ -106,6 +106,11 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
         tried = {rate: network.with_name(f"{part}-{rate}-seed-0") for rate in RATES}
         assert {len(validation_curve(folder)) for folder in tried.values()} == {2}
         assert figures["rate"] == best_rate(tried.get, RATES, pairs_found)[0]
+        assert {*figures["searched"]} == {*map(str, RATES)}
+        wrong = {kind: len(text.split()) / 30 for kind, text in figures["wrong"].items()}
+        assert wrong == pytest.approx(
+            {"found": figures["error"], "exactly two": 1 - figures["sure"]}
+        )
         options = checkpoint.load(network / "last.npz", ("options",))[1]["options"]
         assert options["learning_rate"] == figures["rate"]
         assert (options["loss"], options["reconstruction"]) == ("margin", 0.0005)

@@ -12,7 +12,7 @@ def figures(name, part, right=0.9):
     kinds = dict.fromkeys(affine.KINDS, right)
     poses = dict.fromkeys((*POSE_NAMES, "slant", "beyond"), 0.5)
     of = {
-        "ablation": {},
+        "ablation": {"rate": 0.003},
         "adversarial": {
             "validation": right,
             "clean": right,

@@ -102,9 +102,10 @@ class Display:
         if not lines:
             self.bar.set_postfix(epoch=epoch, loss=loss, accuracy=accuracy)
             return
+        _, left = self._left(trainer, self._pace(trainer))
         print(
             f"epoch {epoch}/{trainer.optimization.epochs}  {seen:,} of {len(trainer.training):,}"
-            f" images  train loss {loss} accuracy {accuracy}  {self._left(trainer)[1]}"
+            f" images  train loss {loss} accuracy {accuracy}  {left}"
         )
 
     def epoch(self, trainer, row):
@@ -119,7 +120,10 @@ class Display:
                 text += f" balanced {row[f'{part}_balanced_accuracy']:.2%}"
         self.looked = time.perf_counter()
         text += f"  {row['images_per_second']:,.0f} images/s"
-        left, said = self._left(trainer)
+        # Resumed within this epoch, which may have lacked no more than its validation
+        resumed = _position(trainer) - self.first < len(trainer.training)
+        pace = 1 / row["images_per_second"] if resumed else self._pace(trainer)
+        left, said = self._left(trainer, pace)
         self.bar.write(f"{text}  {said}" if left > self.LONG else text)
 
     def test(self, trainer):
@@ -131,13 +135,15 @@ class Display:
         if seconds > self.SILENT:
             print(f"Testing on {count:,} images, about {about(seconds)}")
 
-    def _left(self, trainer):
-        """Estimate the remaining seconds of training from the speed so far, and put it in words."""
-        here = _position(trainer)
-        per_image = (time.perf_counter() - self.began) / max(1, here - self.first)
-        left = per_image * (trainer.optimization.epochs * len(trainer.training) - here)
-        most = "at most" if trainer.optimization.patience else "about"
-        return left, f"{most} {about(left)} left"
+    def _pace(self, trainer):
+        """Return the seconds per image since the start."""
+        return (time.perf_counter() - self.began) / (_position(trainer) - self.first)
+
+    def _left(self, trainer, pace):
+        """Estimate the remaining seconds of training from those per image, and in words."""
+        own = trainer.optimization
+        left = pace * (own.epochs * len(trainer.training) - _position(trainer))
+        return left, f"{'at most' if own.patience else 'about'} {about(left)} left"
 
 
 def _position(trainer):

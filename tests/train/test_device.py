@@ -204,6 +204,23 @@ def test_a_line_every_half_minute(slow_steps, capsys):
         assert re.fullmatch(pattern, line)
 
 
+def test_an_epoch_resumed_at_its_end_tells_how_long_the_others_take(monkeypatch, capsys):
+    """Only the validation, of 10 s, was left of it: no image has been learned since the start."""
+    clock, seen = SimpleNamespace(now=0.0), SimpleNamespace(images=600)
+    run_of = SimpleNamespace(epochs=4, patience=None)
+    there = SimpleNamespace(epoch=1, training=range(600), seen=lambda: seen.images)
+    there.optimization = run_of
+    monkeypatch.setattr(progress, "describe", lambda _: None)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    display = progress.Display("minicaps.train", quiet=False)
+    display.start(there)
+    for epoch, speed, left in ((2, 5, "4 min"), (3, 7, "2 min")):
+        clock.now += 10 if epoch == 2 else 120
+        there.epoch, seen.images = epoch, 0
+        display.epoch(there, {"epoch": epoch, "images_per_second": speed})
+        assert f"{speed} images/s  about {left} left" in capsys.readouterr().out
+
+
 def test_quiet_shows_no_such_line(slow_steps, capsys):
     run()
     assert "images  train loss" not in capsys.readouterr().out

@@ -95,6 +95,7 @@ def measure(lab, part, settings, seed):
         wider = replace(digits, train=framed(digits.train), test=framed(digits.test))
         folder = lab.train(part, wider, options)
     else:
+        # `pairs` reads the checkpoints of all epochs
         folder = lab.of("pairs").train(SPHERICAL[part], digits, options, keep_epochs=True)
     model, figures, right = lab.model(folder / "last.npz"), {}, {}
     if not wide:  # a network that was trained with one iteration has no update of its own

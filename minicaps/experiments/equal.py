@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minicaps.errors import Diverged
+from minicaps.cli.sharing import all_of
 from minicaps.runs import checkpoint
 
 # Networks with the same convolutions and about as many parameters
@@ -38,22 +38,15 @@ def in_the_end(folder):
 def best_rate(train, rates, score=in_the_end):
     """Train a network with each learning rate, and return the best rate and {rate: score}.
 
-    A single rate is returned at once, without scores. A rate with which training diverges has no
-    score; if all do, Diverged is raised.
+    A single rate is returned at once, without scores.
 
     train: function that trains the network of seed `DECIDES` with a given rate and returns its run
-    folder. score: function of a run folder. The highest score is best, and the first of equal ones.
+    folder. score: function of a run folder: by default a pair, see `in_the_end`, otherwise a share
+    of held-out images. The highest score is best, and the first of equal ones.
     """
     if len(rates) == 1:
         return rates[0], {}
-    scores, failed = {}, None
-    for rate in rates:
-        try:
-            scores[rate] = score(train(rate))
-        except Diverged as error:
-            failed = error
-    if not scores:
-        raise failed
+    scores = {rate: score(folder) for rate, folder in all_of(train, rates).items()}
     return max(scores, key=scores.get), scores
 
 

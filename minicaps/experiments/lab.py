@@ -75,9 +75,9 @@ class Lab:
         """Train a network on `dataset` with the options in `given` and defaults for the rest.
 
         part: name of the network. keep_epochs: whether to keep a checkpoint `epoch-k.npz` of every
-        epoch k. Returns the run folder, which contains `summary.json`. Raises ExperimentError if
-        the folder already contains a network that was trained with different options, and
-        `minicaps.storage.InUse` if another process is training the network.
+        epoch k from now on. Returns the run folder, which contains `summary.json`. Raises
+        ExperimentError if the folder already contains a network that was trained with different
+        options, and `minicaps.storage.InUse` if another process is training the network.
         """
         folder = self.folder / f"{part}-seed-{given['seed']}"
         options = complete(written_out(given) | {"device": self.device.kind, "out": str(folder)})

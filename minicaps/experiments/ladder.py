@@ -12,12 +12,12 @@ routing, which is the side rung here. Gu et al. (2021) report that routing and t
 robustness, and that other parts help. The rungs are therefore tested on MNIST and on digits that
 are transformed as in `affine`, whose training images and test images are used here, too, and on
 digits that are shifted farther than in training, as many in affNIST are. No learning rate suits all
-rungs: with the margin loss but without a squash, lengths are several times too long at first and
-collapse in a few steps, after which the network learns slowly. The rate of every rung therefore
-rises over the first 150 steps, and the rate to which it rises is the better of two on held-out
-digits after the last epoch, with seed 0. All networks are tested after their last epoch. (`affine`
-itself compares networks at equal accuracy.) The cross-entropy is larger than the margin loss, so
-the decoder weighs less beside it.
+rungs. Without a squash, lengths are near 1.2 at first (0.2 with it), and the margin loss cuts them
+at once; in a trial, 74% of the training digits were then correct after 210 steps, and 86% with a
+rate that rises slowly. It therefore rises over the first 150 steps for every rung, and the rate to
+which it rises is the better of two on held-out digits after the last epoch, with seed 0. All
+networks are tested after their last epoch. (`affine` itself compares networks at equal accuracy.)
+The cross-entropy is larger than the margin loss, so the decoder weighs less beside it.
 """
 
 from dataclasses import replace
@@ -115,22 +115,28 @@ def measure(lab, part, settings, seed):
         return lab.accuracy(lab.model(folder / "last.npz"), moved)
 
     rate, scores = best_rate(train, settings["learning_rate"], on_moved if hard else in_the_end)
-    folder, test = train(rate, seed), lab.data(DATA, seed, limit).test
-    model, shown = lab.model(folder / "last.npz"), {"accuracy": test}
-    if hard:
-        shown = {
-            "moved": transformed.changed(test, (), seed=seed),
-            "far": transformed.changed(test, (), most=FAR, seed=seed),
-            "accuracy": transformed.changed(test, seed=seed),
-        }
-    right = {kind: lab.right(model, split) for kind, split in shown.items()}
+    folder = train(rate, seed)
+    model, tests = lab.model(folder / "last.npz"), shown(data, lab.data(DATA, seed).test, seed)
+    right = {kind: lab.right(model, split) for kind, split in tests.items()}
     return {
         **{kind: float(one.mean()) for kind, one in right.items()},
+        "accuracy": float(right[data].mean()),
         "rate": rate,
         "searched": scores,
         "history": history(folder),
-        **tested({data if kind == "accuracy" else kind: one for kind, one in right.items()}),
+        **tested(right),
         **cost(read_summary(folder)),
+    }
+
+
+def shown(data, test, seed):
+    """Return the test sets {kind: split} of a data set, the most important last."""
+    if data == "mnist":
+        return {"mnist": test}
+    return {
+        "moved": transformed.changed(test, (), seed=seed),
+        "far": transformed.changed(test, (), most=FAR, seed=seed),
+        "affine": transformed.changed(test, seed=seed),
     }
 
 

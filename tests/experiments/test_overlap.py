@@ -95,7 +95,7 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
     monkeypatch.setattr(
         overlap, "parts", lambda quick: {part: own | short for part, own in whole(quick).items()}
     )
-    assert command.main(["overlap", "--device", "cpu", "--seeds", "1", "--out", "out"]) == 0
+    assert command.main(["overlap", "--device", "cpu", "--seeds", "2", "--out", "out"]) == 0
     found = json.loads(Path("out/overlap/seed-0.json").read_text())
     for part in ("capsules-3", "capsules-1", "cnn"):
         figures = found[part]["figures"]
@@ -107,6 +107,8 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
         assert {len(validation_curve(folder)) for folder in tried.values()} == {2}
         assert figures["rate"] == best_rate(tried.get, RATES, pairs_found)[0]
         assert {*figures["searched"]} == {*map(str, RATES)}
+        assert not any(network.with_name(f"{part}-{rate}-seed-1").exists() for rate in RATES)
+        assert not list(network.glob("epoch-*.npz"))  # read by no one
         wrong = {kind: len(text.split()) / 30 for kind, text in figures["wrong"].items()}
         assert wrong == pytest.approx(
             {"found": figures["error"], "exactly two": 1 - figures["sure"]}
@@ -118,7 +120,9 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
     assert len(boxes) == 1 and 0.3 < boxes.pop() < 1
     report = json.loads(Path("out/overlap.json").read_text())
     assert [row[0] for row in report["table"][1:]] == ["capsules-3", "capsules-1", "cnn"]
-    error = f"{100 * found['cnn']['figures']['error']:.1f} %"
+    other = json.loads(Path("out/overlap/seed-1.json").read_text())
+    errors = [f"{100 * f['cnn']['figures']['error']:.1f}" for f in (found, other)]
+    error = f"{' · '.join(errors)} %"
     assert report["headline"][2][:3] == ["cnn: pairs of which a digit is missed", "8.1 %", error]
     assert Path("out/overlap.png").stat().st_size > 10_000
     with Image.open("out/overlap-pairs.png") as pairs:

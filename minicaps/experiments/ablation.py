@@ -9,10 +9,9 @@ is the better of two on held-out images, with seed 0; the CapsNets have the high
 default. All networks are tested after their last epoch. Differences of 0.1% are expected, of the
 order of what seeds do, so there are six seeds, and networks with the same seed are compared in
 pairs. On Fashion-MNIST, the networks learn a quarter of the images for four epochs; everywhere, the
-rate falls along a cosine. If the loss of
-a CapsNet is the cross-entropy, class probabilities are capsule lengths divided by the sum of all
-lengths, and the same weight of the reconstruction loss counts for more or less than beside the
-margin loss.
+rate falls along a cosine. If the loss of a CapsNet is the cross-entropy, class probabilities are
+capsule lengths divided by the sum of all lengths, and the decoder weighs less beside it, because
+the cross-entropy is larger than the margin loss.
 """
 
 import numpy as np

@@ -104,7 +104,7 @@ def measure(lab, part, settings, seed):
     right["worst"] = worst([*right.values(), *transferred])
     folder = trained(lab, part, seed)
     return {
-        "validation": equal.validation_curve(folder)[-1],
+        "validation": equal.history(folder)["validation_accuracy"][-1],
         "clean": lab.accuracy(model, test),
         "against": {name: [float(one.mean()) for one in right[name]] for name in ROWS},
         "flat": flat(lab, model, test),

@@ -17,11 +17,6 @@ KEY = {
 }
 
 
-def validation_curve(folder):
-    """Read the validation accuracy after each epoch from a run folder."""
-    return history(folder)["validation_accuracy"]
-
-
 def history(folder):
     """Read losses and validation accuracies from a run folder: {name: value after each epoch}."""
     _, meta = checkpoint.load(folder / "last.npz", needs=("progress",), groups=())

@@ -72,7 +72,9 @@ def measure(lab, part, settings, seed):
         return lab.train(name.replace(" ", "-"), familiar, options, keep_epochs=True)
 
     folders = all_of(trained, parts(lab.quick))
-    curves = {name: equal.validation_curve(folder) for name, folder in folders.items()}
+    curves = {
+        name: equal.history(folder)["validation_accuracy"] for name, folder in folders.items()
+    }
     summary = read_summary(folders[part])
     epochs = {"equal": equal.epochs(curves)[part], "best": summary["best_epoch"]}
 

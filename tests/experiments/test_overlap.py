@@ -14,7 +14,7 @@ from minicaps.cli.signals import StopRequest
 from minicaps.data import strokes
 from minicaps.experiments import __main__ as command
 from minicaps.experiments import overlap
-from minicaps.experiments.equal import best_rate, validation_curve
+from minicaps.experiments.equal import best_rate, history
 from minicaps.experiments.lab import Lab
 from minicaps.models.inputs import tensor_for
 from minicaps.models.multilabel import highest, redraw
@@ -104,7 +104,7 @@ def test_pairs_are_measured_and_drawn(lab, monkeypatch, capsys):
         assert figures["sure"] == trained["test_accuracy"] and figures["learned"] == 32
         assert 0 <= 1 - figures["error"] <= figures["digits"] <= 1
         tried = {rate: network.with_name(f"{part}-{rate}-seed-0") for rate in RATES}
-        assert {len(validation_curve(folder)) for folder in tried.values()} == {2}
+        assert {len(history(folder)["train_loss"]) for folder in tried.values()} == {2}
         assert figures["rate"] == best_rate(tried.get, RATES, pairs_found)[0]
         assert {*figures["searched"]} == {*map(str, RATES)}
         assert not any(network.with_name(f"{part}-{rate}-seed-1").exists() for rate in RATES)

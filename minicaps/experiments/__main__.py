@@ -14,6 +14,7 @@ from minicaps.cli.sharing import share
 from minicaps.cli.signals import StopRequest
 from minicaps.data import download
 from minicaps.errors import DataError, Interrupted
+from minicaps.experiments.equal import DECIDES
 from minicaps.experiments.lab import NAME, QUICK, Lab
 from minicaps.experiments.results import Results, headlines, print_markdown, print_report
 
@@ -55,9 +56,10 @@ def _run(options, command):
     download.roots(options.data_dir)  # reports a missing data folder before any work
     module, stop = _module(options.name), StopRequest()
     runs = Path("runs", "experiments", options.name + ("-quick" if options.quick else ""))
-    lab = Lab(runs, options.quick, choose_device(options.device), options.data_dir, stop)
     folder = Path(options.out or (runs if options.quick else OUT))
     results = Results(folder, options.name, module.parts(options.quick))
+    device, decided = choose_device(options.device), partial(results.figures, seed=DECIDES)
+    lab = Lab(runs, options.quick, device, options.data_dir, stop, decided)
     seeds = range(options.seeds or (1 if options.quick else module.SEEDS))
     ranks.by_root(results.make_folders)
     _introduce(options, module, results, seeds)

@@ -95,7 +95,7 @@ def measure(lab, part, settings, seed):
         options = settings | {"seed": seed, "learning_rate": rate}
         return lab.train(f"{name}-{rate}", digits, options)
 
-    rate, scores = best_rate(train, settings["learning_rate"])
+    rate, scores = best_rate(train, settings["learning_rate"], decided=lab.decided(part))
     folder = train(rate, seed)
     right = lab.right(lab.model(folder / "last.npz"), lab.data(settings["data"], seed).test)
     return {

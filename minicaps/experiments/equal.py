@@ -30,15 +30,19 @@ def in_the_end(folder):
     return found["validation_accuracy"][-1], -found["validation_loss"][-1]
 
 
-def best_rate(train, rates, score=in_the_end):
+def best_rate(train, rates, score=in_the_end, decided=None):
     """Train a network with each learning rate, and return the best rate and {rate: score}.
 
-    A single rate is returned at once, without scores.
+    A single rate is returned at once, without scores. Nothing is trained either if seed `DECIDES`
+    has been measured already, possibly on another machine.
 
     train: function that trains the network of seed `DECIDES` with a given rate and returns its run
     folder. score: function of a run folder: by default a pair, see `in_the_end`, otherwise a share
-    of held-out images. The highest score is best, and the first of equal ones.
+    of held-out images. The highest score is best, and the first of equal ones. decided:
+    results of seed `DECIDES`, if it has been measured.
     """
+    if decided:
+        return decided["rate"], decided["searched"]
     if len(rates) == 1:
         return rates[0], {}
     scores = {rate: score(folder) for rate, folder in all_of(train, rates).items()}

@@ -1,6 +1,7 @@
 """Tools for training, storing and evaluating networks, shared by all experiments."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,7 +37,8 @@ class Lab:
 
     Trained networks are reused, and interrupted training runs are resumed.
 
-    quick: whether to run a small trial version of the experiment.
+    quick: whether to run a small trial version of the experiment. decided: function of a part that
+    returns its stored results from the seed that decides on learning rates, or {}.
     """
 
     folder: Path
@@ -44,6 +46,7 @@ class Lab:
     device: Device
     data_dir: str | None
     stop: StopRequest
+    decided: Callable[[str], dict] = lambda part: {}
 
     def of(self, experiment):
         """Return the lab that has the networks of another experiment."""

@@ -114,7 +114,8 @@ def measure(lab, part, settings, seed):
         moved = transformed.changed(held_out, (), seed=DECIDES)
         return lab.accuracy(lab.model(folder / "last.npz"), moved)
 
-    rate, scores = best_rate(train, settings["learning_rate"], on_moved if hard else in_the_end)
+    score, rates = on_moved if hard else in_the_end, settings["learning_rate"]
+    rate, scores = best_rate(train, rates, score, lab.decided(part))
     folder = train(rate, seed)
     model, tests = lab.model(folder / "last.npz"), shown(data, lab.data(DATA, seed).test, seed)
     right = {kind: lab.right(model, split) for kind, split in tests.items()}

@@ -96,7 +96,7 @@ def measure(lab, part, settings, seed):
         activations = lab.activations(lab.model(folder / "last.npz"), held_out)
         return found(activations, held_out.labels).mean()
 
-    rate, scores = best_rate(tried, search["learning_rate"], score)
+    rate, scores = best_rate(tried, search["learning_rate"], score, lab.decided(part))
     folder = lab.train(part, _learned(lab, settings, seed), _options(settings, seed, rate))
     model, pairs = lab.model(folder / "last.npz"), _test_pairs(lab, settings["data"], seed)
     activations = lab.activations(model, pairs)

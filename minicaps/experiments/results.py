@@ -61,6 +61,10 @@ class Results:
                 )
         return found
 
+    def figures(self, part, seed):
+        """Return the results of a part, or {} if it was not measured with this seed."""
+        return self.read(seed).get(part, {}).get("figures", {})
+
     def job(self, part, seed, work):
         """Return the `Job` of saving the return value of work() as the results of a part."""
         title = f"{part}, seed {seed}"

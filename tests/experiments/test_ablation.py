@@ -59,7 +59,7 @@ def test_a_table_by_hand():
 def test_seed_0_decides_on_the_learning_rate_of_all_seeds(
     module, part, name, accuracies, rate, monkeypatch
 ):
-    lab = Mock()
+    lab = Mock(decided=lambda part: {})
     lab.train.side_effect = lambda name, _, options: Path(name, str(options["seed"]))
     lab.right.return_value = np.array([True, True, True, False])
     ends = {f"{name}-{k}": a for k, a in zip(RATES, accuracies, strict=True)}
@@ -80,6 +80,12 @@ def test_seed_0_decides_on_the_learning_rate_of_all_seeds(
     assert (found["rate"], found["accuracy"]) == (rate, 0.75)
     assert found["wrong"] in ("3", {"mnist": "3"})
     lab.model.assert_called_once_with(Path(f"{name}-{rate}", "3", "last.npz"))
+
+    lab.train.reset_mock()  # on another machine, which has the results of seed 0 but no networks
+    lab.decided = {part: {"rate": 0.003, "searched": {"0.003": 0.9}}}.get
+    found = module.measure(lab, part, module.parts(quick=False)[part], 4)
+    trained = [call.args[2]["learning_rate"] for call in lab.train.mock_calls]
+    assert (trained, found["searched"]) == ([0.003], {"0.003": 0.9})
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """ladder: each rung changes one thing and keeps the changes above it."""
 
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -106,3 +107,10 @@ def test_all_rungs_are_measured_and_drawn(monkeypatch):
                 assert figures[kind] == pytest.approx(1 - wrong / figures["tested"])
     assert len(report["paired"]) == 1 + (1 + 3) * (len(ladder.COMPARED) // 2)
     assert (folder / "ladder.png").stat().st_size > 10_000
+
+    for network in folder.glob("*-seed-0"):  # as on another machine, which has the results only
+        shutil.rmtree(network)
+    assert command.main(["ladder", "--quick", "--device", "cpu", "--seeds", "2"]) == 0
+    chosen = {f"{p.replace(', ', '-').replace(' ', '-')}-{e['figures']['rate']}-seed-1"
+              for p, e in entries.items()}  # fmt: skip
+    assert {network.name for network in folder.glob("*-seed-*")} == chosen

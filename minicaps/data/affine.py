@@ -20,18 +20,23 @@ MOST = 6  # largest translation in each direction, in pixels
 BLOCK = 1000  # images transformed at once
 
 
-def changed(split, kinds=tuple(RANGES), *, most=MOST, seed=0):
+def changed(split, kinds=tuple(RANGES), *, least=0, most=MOST, seed=0):
     """Apply random transformations to the images (n, C, H, W) of `split`, padded to 40×40 pixels.
 
-    Every image is translated by up to `most` pixels in each direction. The additional
-    transformations are listed in `kinds`, which contains keys of `RANGES`. The random numbers
-    depend only on the seed. The rotation angles, for example, stay the same when other
-    transformations are added. Raises ValueError for an unknown kind.
+    Every image is translated by up to `most` pixels in each direction, and by at least `least`
+    pixels horizontally or vertically. The additional transformations are listed in `kinds`, which
+    contains keys of `RANGES`. The random numbers depend only on the seed and `least`. The rotation
+    angles, for example, stay the same when other transformations are added. Raises ValueError for
+    an unknown kind, or if `least` exceeds `most`.
     """
     if unknown := set(kinds) - RANGES.keys():
         raise ValueError(f"unknown kinds {sorted(unknown)}: choose from {', '.join(RANGES)}")
+    if least > most:
+        raise ValueError(f"no translation of at least {least} and at most {most} pixels")
     random, n = generator(seed, 5), len(split)
-    moves = random.integers(-most, most + 1, (n, 2)).astype(float)
+    moves = random.integers(-most, most + 1, (n, 2))
+    while (near := np.abs(moves).max(axis=1) < least).any():
+        moves[near] = random.integers(-most, most + 1, (near.sum(), 2))
     drawn = {kind: random.uniform(*RANGES[kind], (n, 2)) for kind in RANGES}
     matrices = np.tile(np.eye(2), (n, 1, 1))
     if "scale" in kinds:
@@ -40,7 +45,7 @@ def changed(split, kinds=tuple(RANGES), *, most=MOST, seed=0):
         matrices[:, 0] += drawn["shear"][:, :1] * matrices[:, 1]
     if "rotation" in kinds:
         matrices = rotation(drawn["rotation"][:, 0]) @ matrices
-    return Split(transformed(split.images, matrices, moves), split.labels)
+    return Split(transformed(split.images, matrices, moves.astype(float)), split.labels)
 
 
 def rotation(degrees):

@@ -7,7 +7,7 @@ from pathlib import Path
 from minicaps.cli.measuring import describe_machine
 from minicaps.cli.sharing import Job
 from minicaps.experiments.lab import ExperimentError
-from minicaps.experiments.significance import mcnemar, only, paired_t, wilson
+from minicaps.experiments.significance import margin, mcnemar, only, paired_t, wilson
 from minicaps.storage import claimed, results_folder, write_json
 
 # Words with nearly the same meaning in all tables; an experiment's own `KEY` takes precedence
@@ -132,9 +132,10 @@ class Results:
 
         Returns the rows of a table. Within a seed, both networks are tested on the same images; if
         several kinds of images were tested, each has its rows. With three seeds or more, a last row
-        has the mean counts and the t-test of the differences.
+        has the means, with the 95% interval of the difference, and the t-test of the differences.
         """
-        rows = [["paired by image", "seed", "only first wrong", "only second wrong", "p"]]
+        rows = [["paired by image", "seed", "only first wrong", "only second wrong", "difference"]]
+        rows[0].append("p")
         for first, second in compared:
             counts = {}
             for seed in seeds:
@@ -167,12 +168,16 @@ def _tests(title, by_seed):
     """Return a row of `_paired` for each seed, and one for all if three or more have counts."""
     rows = []
     for seed, pair in by_seed.items():
-        cells = ["–"] * 3 if pair is None else [*map(str, pair), f"{mcnemar(*pair):.2g}"]
+        cells = ["–"] * 4
+        if pair is not None:
+            cells = [*map(str, pair), f"{pair[0] - pair[1]:+}", f"{mcnemar(*pair):.2g}"]
         rows.append([title, str(seed), *cells])
     counts = [pair for pair in by_seed.values() if pair is not None]
     if len(counts) > 2:
         means = [f"{statistics.fmean(column):.1f}" for column in zip(*counts, strict=True)]
-        rows.append([title, "all (t)", *means, f"{paired_t([b - d for b, d in counts]):.2g}"])
+        more = [b - d for b, d in counts]
+        difference = f"{statistics.fmean(more):+.1f} ± {margin(more):.1f}"
+        rows.append([title, "all (t)", *means, difference, f"{paired_t(more):.2g}"])
     return rows
 
 
@@ -293,6 +298,7 @@ def print_report(report):
     if known:
         print()
         print_table([header, *known])
+        print("difference: images that the first network misclassifies more; all: 95% interval")
         print("p: if both were equally good; exact McNemar test, all: paired t-test over seeds;")
         print("   not corrected for the number of comparisons")
     if len(known) < len(rows):

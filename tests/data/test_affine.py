@@ -56,6 +56,15 @@ def test_digits_that_are_only_moved_are_whole():
     assert {0, 12} <= {column for _, column in places} <= set(range(13))
 
 
+def test_digits_that_are_moved_far_are_moved_at_least_so_far():
+    found = affine.changed(split(200, 20, 20), (), least=7, most=10).images[:, 0]
+    moves = np.stack([found.any(axis=k).argmax(axis=1) - 10 for k in (1, 2)])
+    assert set(np.abs(moves).max(axis=0)) == {7, 8, 9, 10}
+    assert np.abs(moves).min() == 0
+    with pytest.raises(ValueError, match="no translation of at least 7 and at most 6 pixels"):
+        affine.changed(split(), (), least=7)
+
+
 def moments(image):
     """Compute the center (x, y) and the second moments of the brightness."""
     y, x = np.mgrid[: image.shape[0], : image.shape[1]]

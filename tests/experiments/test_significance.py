@@ -9,7 +9,7 @@ from scipy.stats import binomtest, ttest_1samp
 
 from minicaps.experiments import lab
 from minicaps.experiments.results import Results
-from minicaps.experiments.significance import listed, mcnemar, only, paired_t, wilson
+from minicaps.experiments.significance import listed, margin, mcnemar, only, paired_t, wilson
 
 
 @pytest.mark.parametrize("wrong, count", [(0, 20), (1, 20), (69, 10_000), (257, 10_000), (20, 20)])
@@ -46,11 +46,14 @@ def test_mcnemar_by_hand():
 def test_the_paired_t_test_is_that_of_scipy(seeds):
     differences = list(np.random.default_rng(seeds).normal(0.5, 1, seeds))
     assert paired_t(differences) == pytest.approx(ttest_1samp(differences, 0).pvalue, rel=1e-6)
+    low, high = ttest_1samp(differences, 0).confidence_interval()
+    assert 2 * margin(differences) == pytest.approx(high - low, rel=1e-6)
 
 
 def test_differences_that_do_not_vary_are_certain_or_nothing():
     assert paired_t([0, 0, 0]) == 1
     assert paired_t([2, 2, 2]) == pytest.approx(0, abs=1e-12)
+    assert margin([2, 2, 2]) == 0
 
 
 def test_images_that_only_one_network_gets_wrong_are_counted():
@@ -70,7 +73,7 @@ def test_three_seeds_have_a_t_test_over_seeds(tmp_path):
             wrong = listed(np.arange(10) < count)
             results.job(part, seed, lambda wrong=wrong: {"tested": 10, "wrong": wrong}).work()
     *_, last = results._paired(range(3), [("one", "two")])
-    assert last == ["one / two", "all (t)", "4.0", "0.0", "0.02"]
+    assert last == ["one / two", "all (t)", "4.0", "0.0", "+4.0 ± 2.5", "0.02"]
     assert len(results._paired(range(2), [("one", "two")])) == 3
 
 
@@ -90,7 +93,7 @@ def test_kinds_of_images_are_compared_one_by_one(tmp_path):
     results.job("two", 1, lambda: lab.tested(np.full(3, True))).work()
     _, *rows = results._paired(range(2), [("one", "two")])
     assert rows == [
-        ["one / two, far", "0", "2", "0", "0.5"],
-        ["one / two, near", "0", "1", "0", "1"],
-        ["one / two", "1", "–", "–", "–"],
+        ["one / two, far", "0", "2", "0", "+2", "0.5"],
+        ["one / two, near", "0", "1", "0", "+1", "1"],
+        ["one / two", "1", "–", "–", "–", "–"],
     ]

@@ -4,7 +4,7 @@ Routing is called dynamic because each image gets its own couplings. If this mat
 network must suffer when its couplings are replaced by others: by equal ones, by their mean over the
 test images, or by those of another test image with the same or with other classes. Nothing is
 trained again. Mitterreiter et al. (2023) find no parse tree in the couplings of a CapsNet, and Paik
-et al. (2019) find routing often no better than equal or random couplings.
+et al. (2019) find routing often worse than equal or random couplings.
 
 The CapsNets learn single digits at any place in 40×40 pixels, the counterpart of section 5.2 of
 Sabour et al. (2017), so pairs of digits fit into the images: each digit of a pair is at a place

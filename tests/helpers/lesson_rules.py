@@ -22,8 +22,8 @@ MARKDOWN = MarkdownIt("commonmark").enable("table")
 MATHTEXT = MathTextParser("agg")
 NUMBER = re.compile(r"\((\d+)\.(\d+)\)")
 MOVED = {("14", 9): "18", ("14", 10): "18"}  # where an equation is since its lesson was split
-# words, blocks and figures: twelve experiments, and the verdicts
-LONGER = {"16_experiments": (4100, 20, 6)}
+# words, blocks and figures: thirteen experiments, and the verdicts
+LONGER = {"16_experiments": (4500, 21, 7)}
 
 
 @dataclass

@@ -53,7 +53,7 @@ def test_a_table_by_hand():
     ("module", "part", "name"),
     [
         (ablation, "mnist, dense-cnn, reconstruction", "mnist-dense-cnn-reconstruction"),
-        (ladder, "mnist, dense-cnn", "mnist-dense-cnn"),
+        (ladder, "mnist, linear layers", "mnist-linear-layers"),
     ],
 )
 def test_seed_0_decides_on_the_learning_rate_of_all_seeds(

@@ -18,7 +18,8 @@ from minicaps.models import build
 from minicaps.storage import InUse
 from minicaps.train.options import complete
 
-CHANGED = [{"iterations"}, {"squash"}, {"loss"}, {"reconstruction"}]
+CAPSULES = {"model", "iterations", "routing", "squash", "shared"}
+CHANGED = [{"iterations"}, {"squash"}, CAPSULES, {"loss"}, {"reconstruction"}]
 
 
 @pytest.mark.parametrize("data", ladder.SETS)
@@ -34,7 +35,10 @@ def test_neighbors_differ_in_one_choice(data):
     for (one, two), choice in zip(pairwise(ladder.STEPS), CHANGED, strict=True):
         assert changed(one, two) == choice
     assert changed("one iteration", "shared matrices") == {"shared"}
-    assert rungs["dense-cnn"]["model"] == "dense-cnn"
+    foot = whole[f"{data}, no decoder"]
+    plain = {key: foot[key] for key in foot if key not in ("loss", "reconstruction")}
+    defaults = complete(written_out(plain)).to_dict() | {"reconstruction": 0.0}  # from None
+    assert foot["model"] == "dense-cnn" and rungs["no decoder"] == defaults
 
 
 def test_the_foot_of_the_ladder_has_as_many_parameters_as_the_rung_above():

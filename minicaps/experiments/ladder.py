@@ -57,7 +57,8 @@ OF_CAPSULES = ("iterations", "squash")  # options that a network without capsule
 SIDE = {"shared matrices": ("one iteration", {"shared": True})}
 NAMES = ("CapsNet", "one iteration", *SIDE, *list(STEPS)[2:])
 FAR = 10  # pixels by which digits are shifted at most in `far`; a few lose some ink
-SETS = {"affine": "Rotated, sheared and scaled digits", "mnist": "MNIST"}
+SETS = ("affine", "mnist")
+DRAWN = {"mnist": "MNIST", "affine": "rotated, sheared, scaled", "far": "shifted farther"}
 SOURCE = {"CapsNet": "79", "shared matrices": "93.21"}  # % on affNIST
 
 KEY = {
@@ -171,28 +172,33 @@ def table(results):
 def headline(results):
     rows = []
     for part, seeds in results.items():
-        data, name = part.split(", ")
-        source = f"{SOURCE[name]} % (affNIST)" if data == "affine" and name in SOURCE else "–"
-        what = f"{name}: accuracy on " + ("transformed digits" if data == "affine" else "MNIST")
-        rows.append(line(what, source, f"{accuracy(seeds)} %", seeds))
+        (data, name), source = part.split(", "), "–"
+        if data == "mnist":
+            what, ours = f"{name}: accuracy on MNIST", accuracy(seeds)
+        else:
+            what = f"{name}: accuracy on digits shifted as in training / farther / transformed, too"
+            ours = " / ".join(accuracy(seeds, kind, 1) for kind in ("moved", "far", "affine"))
+            source = f"– / – / {SOURCE[name]} % (affNIST)" if name in SOURCE else source
+        rows.append(line(what, source, f"{ours} %", seeds))
     return rows
 
 
 def draw(results, path, lab):
-    """Plot the test error of each rung on both data sets."""
-    figure = new_figure(10, 4)
-    panels, names = figure.subplots(1, len(SETS), sharey=True), NAMES
-    for axes, (data, title) in zip(panels, SETS.items(), strict=True):
-        for row, name in enumerate(names):
-            wrong = [100 * (1 - f["accuracy"]) for f in results.get(f"{data}, {name}", [])]
-            capsules = row < names.index("linear layers")
+    """Plot the test error of each rung on three kinds of digits."""
+    figure = new_figure(11, 3.8)
+    panels = figure.subplots(1, len(DRAWN), sharey=True)
+    for axes, (kind, title) in zip(panels, DRAWN.items(), strict=True):
+        data = "mnist" if kind == "mnist" else "affine"
+        for row, name in enumerate(NAMES):
+            wrong = [100 * (1 - f[kind]) for f in results.get(f"{data}, {name}", [])]
+            capsules = row < NAMES.index("linear layers")
             colour, marker = (BLUE, "o") if capsules else (ORANGE, "s")
             axes.plot(wrong, [row] * len(wrong), marker, color=colour, alpha=0.5, markersize=6)
             if wrong:
                 axes.plot(np.mean(wrong), row, "|", color=INK, markersize=18, markeredgewidth=2)
-        axes.set(title=title, ylim=(len(names) - 0.5, -0.5))
+        axes.set(title=title, xlabel="test error, %", ylim=(len(NAMES) - 0.5, -0.5))
+        axes.set_xlim(left=0)
         axes.grid(alpha=0.3)
-    panels[0].set_yticks(range(len(names)), names)
+    panels[0].set_yticks(range(len(NAMES)), NAMES)
     panels[0].set_xlabel(f"test error, %{all_seeds(results, 'dots')}")
-    panels[1].set_xlabel("test error, %")
     lab.save(figure, path)

@@ -26,7 +26,7 @@ def figures(name, part, right=0.9):
             "kinds": dict.fromkeys(dynamic.KINDS, [substituted(right)] * len(dynamic.ITERATIONS))
         },
         "ladder": {"rate": 0.003}
-        | ({"moved": right, "far": right} if part.startswith("affine") else {}),
+        | dict.fromkeys(("moved", "far", "affine") if "affine" in part else ["mnist"], right),
         "overlap": {"digits": right, "error": 1 - right, "sure": right, "boxes": 0.7}
         | {"fit": 0.5, "absent": 0.1, "rate": 0.002},
         "pairs": {"single": right, "curve": [[right] * 3] * 2}

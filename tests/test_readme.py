@@ -49,7 +49,7 @@ def test_a_snippet_of_the_front_page_runs(number, tmp_path):
 
 
 RESULTS = README.split("## Results")[1].split("\n\n")
-VERDICTS = (ROOT / "lessons/16_experiments.md").read_text("utf-8").split("## 16.12 Verdicts")[1]
+VERDICTS = (ROOT / "lessons/16_experiments.md").read_text("utf-8").split("## 16.13 Verdicts")[1]
 FOUND_HERE = "\n".join(row.split("|")[4] for row in VERDICTS.split("\n\n")[2].split("\n"))
 
 

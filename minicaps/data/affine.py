@@ -25,9 +25,9 @@ def changed(split, kinds=tuple(RANGES), *, least=0, most=MOST, seed=0):
 
     Every image is translated by up to `most` pixels in each direction, and by at least `least`
     pixels horizontally or vertically. The additional transformations are listed in `kinds`, which
-    contains keys of `RANGES`. The random numbers depend only on the seed and `least`. The rotation
-    angles, for example, stay the same when other transformations are added. Raises ValueError for
-    an unknown kind, or if `least` exceeds `most`.
+    contains keys of `RANGES`. The random numbers depend only on the seed, `least` and `most`. The
+    rotation angles, for example, stay the same when other transformations are added. Raises
+    ValueError for an unknown kind, or if `least` exceeds `most`.
     """
     if unknown := set(kinds) - RANGES.keys():
         raise ValueError(f"unknown kinds {sorted(unknown)}: choose from {', '.join(RANGES)}")

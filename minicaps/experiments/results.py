@@ -134,8 +134,8 @@ class Results:
         several kinds of images were tested, each has its rows. With three seeds or more, a last row
         has the means, with the 95% interval of the difference, and the t-test of the differences.
         """
-        rows = [["paired by image", "seed", "only first wrong", "only second wrong", "difference"]]
-        rows[0].append("p")
+        counted = ["only first wrong", "only second wrong", "difference"]
+        rows = [["paired by image", "seed", *counted, "p"]]
         for first, second in compared:
             counts = {}
             for seed in seeds:

@@ -86,6 +86,7 @@ COMPARED = tuple(
         *pairwise(STEPS),
         *((above, name) for name, (above, _) in SIDE.items()),
         ("CapsNet", "shared matrices"),
+        ("CapsNet", "linear layers"),
         ("CapsNet", "no decoder"),
     )
 )

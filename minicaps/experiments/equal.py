@@ -38,8 +38,8 @@ def best_rate(train, rates, score=in_the_end, decided=None):
 
     train: function that trains the network of seed `DECIDES` with a given rate and returns its run
     folder. score: function of a run folder: by default a pair, see `in_the_end`, otherwise a share
-    of held-out images. The highest score is best, and the first of equal ones. decided:
-    results of seed `DECIDES`, if it has been measured.
+    of held-out images. The highest score is best, and the first of equal ones. decided: results of
+    seed `DECIDES`, if it has been measured.
     """
     if decided:
         return decided["rate"], decided["searched"]
